@@ -1,0 +1,1 @@
+"""The decisions: events in, instructions out. No socket, process, clock, randomness or log."""

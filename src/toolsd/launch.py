@@ -1,0 +1,48 @@
+"""What it takes to start a worker: the resolved, absolute, secret-bearing half of a source's configuration.
+
+Made by `config`, carried untouched through the core, used by the node and the worker. It never leaves the machine and
+is never shown: `env` holds resolved secrets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+MiB = 1024 * 1024
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Bounds on one worker process, enforced by the kernel (rlimits). Bytes, seconds, counts; `None` is unlimited."""
+
+    memory: int | None = None
+    cpu_time: float | None = None
+    open_files: int = 256
+    file_size: int | None = None
+    threads: int | None = None
+
+
+class ToolSettings(msgspec.Struct, frozen=True):
+    """`[source.NAME.tool.TOOL]`: what the operator sets over the author's declaration. `None` leaves it."""
+
+    timeout: float | None = None
+    idempotent: bool | None = None
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """How to start a worker of one source.
+
+    `path` is an absolute file, or a dotted module name (then importable from `directory` or the interpreter's
+    site-packages). `directory` is the folder of the configuration file. `env` is the worker's whole environment
+    besides what the runtime sets itself (TMPDIR, HOME). `result_max` is bytes per outcome.
+    """
+
+    kind: str
+    path: str
+    directory: str
+    env: dict[str, str] = {}
+    limits: Limits = Limits()
+    result_max: int = 64 * MiB
+    tools: dict[str, ToolSettings] = {}
+    options: dict[str, Any] = {}

@@ -1,0 +1,1 @@
+"""One folder per kind of source, each a Host and nothing more."""

@@ -1,0 +1,1 @@
+"""Sources written in Python."""
