@@ -196,6 +196,16 @@ class ToolError(ToolsdError):
     code = "tool_error"
 
 
+class ResultInvalid(ToolsdError):
+    """A tool's result cannot be sent. `path` says where in it (`$.rows[3].when`); becomes the call's slot error."""
+
+    code = "result_invalid"
+
+    def __init__(self, message: str, path: str = "$") -> None:
+        super().__init__(message if path == "$" else f"{message} (at {path})")
+        self.path = path
+
+
 class TurnFailed(ToolsdError):
     """The whole turn failed; no result of it is usable.
 

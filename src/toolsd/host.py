@@ -80,7 +80,15 @@ class Host(Protocol):
     """One kind of source, loaded once in a worker."""
 
     def load(self) -> Manifest:
-        """Load the source and say what it offers. Raises SourceLoadError."""
+        """Load the source and say what it offers. Called before there is an event loop. Raises SourceLoadError."""
+        ...
+
+    def start(self) -> Awaitable[None] | None:
+        """Run what the source wants done before its first batch.
+
+        Called once, after `load` and before the worker says READY; an asynchronous source gets it awaited in its
+        loop. Raises SourceLoadError.
+        """
         ...
 
     def run(self, batch: HostBatch) -> Awaitable[None] | None:
