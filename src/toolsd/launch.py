@@ -46,3 +46,8 @@ class Launch(msgspec.Struct, frozen=True):
     result_max: int = 64 * MiB
     tools: dict[str, ToolSettings] = {}
     options: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        """Names the variables and hides their values: a launch ends up in stories and logs, a secret must not."""
+        shown = dict.fromkeys(self.env, "...")
+        return f"Launch(kind={self.kind!r}, path={self.path!r}, directory={self.directory!r}, env={shown})"

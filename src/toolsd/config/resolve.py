@@ -1,0 +1,169 @@
+"""From the tables of a document to what the daemon runs on: one `SourceSpec` per source, in file order.
+
+Lays the three layers over each other (built in, `[defaults]`, the source's own table) and remembers for every
+effective value which layer it came from.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Any
+
+import msgspec
+
+from toolsd.config import schema
+from toolsd.config.positions import Path
+from toolsd.config.reader import Reader, dotted
+from toolsd.config.schema import Keys
+from toolsd.config.secrets import Environment
+from toolsd.core.model import Restart, SourceSpec
+from toolsd.launch import Launch, Limits, ToolSettings
+
+_SOURCE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One effective value as it may be shown (secrets by reference only).
+
+    `origin` is `default` (built in), `[defaults]`, or the table that set it; `line` is its line in the file.
+    """
+
+    key: str
+    value: str
+    origin: str
+    line: int | None = None
+
+
+class Daemon(msgspec.Struct, frozen=True):
+    """Settings of the daemon itself. `socket` is an absolute path, `None` for the one of this user.
+
+    `stop_timeout` is how many seconds a drain may take.
+    """
+
+    socket: str | None = None
+    stop_timeout: float = 20.0
+
+
+class Resolver:
+    """Owns the settings of one document while it is resolved."""
+
+    def __init__(self, reader: Reader, file: FilePath, environ: Mapping[str, str]) -> None:
+        self.settings: list[Setting] = []
+        self._reader = reader
+        self._directory = file.parent
+        self._env = Environment(reader, file.parent, environ)
+
+    def document(self, tables: dict[str, Any]) -> tuple[Daemon, tuple[SourceSpec, ...]]:
+        """Everything in the file. Mistakes go to the reader; a source that has one is still looked at whole."""
+        reader = self._reader
+        for name in tables.keys() - {"daemon", "defaults", "source"}:
+            reader.unknown((name,), name, ("daemon", "defaults", "source"))
+        daemon = self._daemon(reader.table(tables.get("daemon", {}), ("daemon",), "write [daemon]"))
+        shared = reader.table(tables.get("defaults", {}), ("defaults",), "write [defaults]")
+        defaults = reader.options(shared, schema.SHARED, ("defaults",))
+        sources = reader.table(tables.get("source", {}), ("source",), "write [source.NAME]")
+        if not sources and not reader.mistakes:
+            hint = 'add a table such as [source.notes] with kind = "python" and path = "notes.py"'
+            reader.mistake((), "there is no source in this file", hint)
+        specs = [self._source(name, table, defaults) for name, table in sources.items()]
+        return daemon, tuple(spec for spec in specs if spec is not None)
+
+    def _daemon(self, table: dict[str, Any]) -> Daemon:
+        own = self._reader.options(table, schema.DAEMON, ("daemon",))
+        values = self._layered(("daemon",), schema.DAEMON, own, {}, schema.DAEMON_BUILT_IN)
+        socket = values["socket"]
+        return Daemon(
+            socket=None if socket == "auto" else str(self._absolute(socket)), stop_timeout=values["stop_timeout"]
+        )
+
+    def _source(self, name: str, value: Any, defaults: dict[str, Any]) -> SourceSpec | None:
+        reader, path = self._reader, ("source", name)
+        if not _SOURCE_NAME.fullmatch(name):
+            reader.mistake(path, "a source's name is 1 to 64 letters, digits, '_', '-' or '.', a letter first")
+        table = reader.table(value, path, f"write [source.{name}]")
+        own = reader.options(table, schema.SOURCE, path, beside=schema.SOURCE_TABLES)
+        for key, example in (("kind", f'kind = "{schema.KINDS[0]}"'), ("path", 'path = "tools.py"')):
+            if isinstance(value, dict) and key not in table:
+                reader.mistake(path, f"has no {key}", f"add {example}")
+        values = self._layered(path, schema.SOURCE, own, defaults, schema.BUILT_IN)
+        env = self._environment(table, path, values["env_pass"])
+        tools = self._tools(table, path)
+        if "kind" not in own or "path" not in own:
+            return None
+        return SourceSpec(
+            name=name,
+            launch=Launch(
+                kind=own["kind"],
+                path=self._source_path(own["path"]),
+                directory=str(self._directory),
+                env=env,
+                limits=Limits(**_below("limits.", values)),
+                result_max=values["result_max"],
+                tools=tools,
+            ),
+            restart=_restart(_below("restart.", values)),
+            queue_turns=values["queue.turns"],
+            queue_wait=values["queue.wait"],
+            **{key: values[key] for key in SourceSpec.__struct_fields__ if key in values},
+        )
+
+    def _layered(
+        self, path: Path, keys: Keys, own: dict[str, Any], defaults: dict[str, Any], built_in: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The effective value of each option, noted with where it comes from."""
+        values: dict[str, Any] = {}
+        for key, option in schema.flat(keys).items():
+            layers = (
+                (own, path, f"[{dotted(path)}]"),
+                (defaults, ("defaults",), "[defaults]"),
+                (built_in, (), "default"),
+            )
+            for layer, at, origin in layers:
+                if key in layer:
+                    values[key] = layer[key]
+                    line = self._reader.line((*at, *key.split("."))) if at else None
+                    shown = schema.show(option, values[key])
+                    self.settings.append(Setting(f"{dotted(path)}.{key}", shown, origin, line))
+                    break
+        return values
+
+    def _environment(self, table: dict[str, Any], path: Path, passed: tuple[str, ...]) -> dict[str, str]:
+        env = self._env.passed(passed)
+        at = (*path, "env")
+        own = self._reader.table(table.get("env", {}), at, 'write env = { NAME = { from_env = "NAME" } }')
+        for name, (value, shown) in self._env.read(own, at).items():
+            env[name] = value
+            line = self._reader.line((*at, name))
+            self.settings.append(Setting(f"{dotted(at)}.{name}", shown, f"[{dotted(path)}]", line))
+        return env
+
+    def _tools(self, table: dict[str, Any], path: Path) -> dict[str, ToolSettings]:
+        at = (*path, "tool")
+        found: dict[str, ToolSettings] = {}
+        for name, value in self._reader.table(table.get("tool", {}), at, f"write [{dotted(at)}.NAME]").items():
+            inner = self._reader.table(value, (*at, name), f"write [{dotted((*at, name))}]")
+            own = self._reader.options(inner, schema.TOOL, (*at, name))
+            self._layered((*at, name), schema.TOOL, own, {}, {})
+            found[name] = ToolSettings(**own)
+        return found
+
+    def _source_path(self, text: str) -> str:
+        """A file is made absolute; a dotted module name is left as it is."""
+        if "/" in text or text.endswith(".py"):
+            return str(self._absolute(text))
+        return text
+
+    def _absolute(self, text: str) -> FilePath:
+        return FilePath(os.path.normpath(self._directory / FilePath(text).expanduser()))
+
+
+def _below(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+
+
+def _restart(values: dict[str, Any]) -> Restart:
+    low, high = values.pop("backoff")
+    return Restart(backoff_min=low, backoff_max=high, **values)

@@ -1,0 +1,150 @@
+"""Every key that `toolsd.toml` may have: how it is read, how it is shown, and what it is when nobody sets it.
+
+The one list of options. Knows nothing of files or lines; built-in values come from the structs that use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from toolsd.config import units
+from toolsd.config.units import Parser
+from toolsd.core.model import Restart, SourceSpec
+from toolsd.launch import Launch, Limits
+
+# What kinds of source this version can run: one folder of `toolsd_workers` each.
+KINDS = ("python",)
+
+
+class Option(NamedTuple):
+    """One key: `parse` reads its TOML value (or raises `units.Unfit`), `show` writes the effective value for people."""
+
+    parse: Parser
+    show: Callable[[Any], str] = str
+
+
+# A key is an option or a table of keys.
+Keys = Mapping[str, "Option | Keys"]
+
+
+def _show_flag(value: bool) -> str:
+    return str(value).lower()
+
+
+def _show_names(value: tuple[str, ...]) -> str:
+    return ", ".join(value) or "(none)"
+
+
+def _show_range(value: tuple[float, float]) -> str:
+    return "..".join(units.format_duration(bound) for bound in value)
+
+
+_DURATION = Option(units.positive_duration, units.format_duration)
+_DURATION_OR_NONE = Option(units.positive_duration_or_none, units.format_duration)
+_GRACE = Option(units.duration, units.format_duration)
+_SIZE_OR_NONE = Option(units.size_or_none, units.format_size)
+_FLAG = Option(units.flag, _show_flag)
+
+DAEMON: Keys = {
+    "socket": Option(units.text),
+    "stop_timeout": _DURATION,
+}
+
+# What a source may set, and `[defaults]` may set for all of them.
+SHARED: Keys = {
+    "start": Option(units.one_of("lazy", "eager")),
+    "replicas": Option(units.whole(1, 256)),
+    "max_batches": Option(units.whole(1, 256)),
+    "start_timeout": _DURATION,
+    "batch_timeout": _DURATION_OR_NONE,
+    "cancel_grace": _GRACE,
+    "stop_timeout": _DURATION,
+    "queue": {
+        "turns": Option(units.whole(1, 1_000_000)),
+        "wait": _DURATION_OR_NONE,
+    },
+    "on_crash": Option(units.one_of("fail_turn", "fail_calls")),
+    "restart": {
+        "backoff": Option(units.duration_range, _show_range),
+        "max": Option(units.whole(0, 1000)),
+        "within": _DURATION,
+        "stable_after": _DURATION,
+        "cool_down": _DURATION,
+    },
+    "limits": {
+        "memory": _SIZE_OR_NONE,
+        "cpu_time": _DURATION_OR_NONE,
+        "open_files": Option(units.whole(32, 1_048_576)),
+        "file_size": _SIZE_OR_NONE,
+        "threads": Option(units.whole_or_none(1, 100_000)),
+    },
+    "result_max": Option(units.size, units.format_size),
+    "env_pass": Option(units.names, _show_names),
+}
+
+SOURCE: Keys = {
+    "kind": Option(units.one_of(*KINDS)),
+    "path": Option(units.text),
+    "required": _FLAG,
+    "affinity": Option(units.one_of("none", "session")),
+    **SHARED,
+}
+
+TOOL: Keys = {
+    "timeout": _DURATION,
+    "idempotent": _FLAG,
+}
+
+# What a table may hold beside its options, for the suggestion after a misspelt key.
+SOURCE_TABLES = ("env", "tool")
+
+_spec = SourceSpec(name="")
+_restart = Restart()
+_limits = Limits()
+
+# The value of each option (by dotted key) that neither the source nor `[defaults]` sets.
+BUILT_IN: dict[str, Any] = {
+    "start": _spec.start,
+    "replicas": _spec.replicas,
+    "max_batches": _spec.max_batches,
+    "required": _spec.required,
+    "affinity": _spec.affinity,
+    "start_timeout": _spec.start_timeout,
+    "batch_timeout": _spec.batch_timeout,
+    "cancel_grace": _spec.cancel_grace,
+    "stop_timeout": _spec.stop_timeout,
+    "queue.turns": _spec.queue_turns,
+    "queue.wait": _spec.queue_wait,
+    "on_crash": _spec.on_crash,
+    "restart.backoff": (_restart.backoff_min, _restart.backoff_max),
+    "restart.max": _restart.max,
+    "restart.within": _restart.within,
+    "restart.stable_after": _restart.stable_after,
+    "restart.cool_down": _restart.cool_down,
+    "limits.memory": _limits.memory,
+    "limits.cpu_time": _limits.cpu_time,
+    "limits.open_files": _limits.open_files,
+    "limits.file_size": _limits.file_size,
+    "limits.threads": _limits.threads,
+    "result_max": Launch(kind="", path="", directory="").result_max,
+    "env_pass": ("PATH", "LANG", "LC_ALL", "TZ"),
+}
+
+DAEMON_BUILT_IN: dict[str, Any] = {"socket": "auto", "stop_timeout": 20.0}
+
+
+def flat(keys: Keys, prefix: str = "") -> dict[str, Option]:
+    """The options of a table by dotted key."""
+    found: dict[str, Option] = {}
+    for name, key in keys.items():
+        if isinstance(key, Option):
+            found[prefix + name] = key
+        else:
+            found.update(flat(key, f"{prefix}{name}."))
+    return found
+
+
+def show(option: Option, value: Any) -> str:
+    """An effective value as `check` prints it."""
+    return "none" if value is None else option.show(value)
