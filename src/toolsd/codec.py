@@ -42,12 +42,25 @@ class Frames:
         """The payload itself, or the number of the binary frame it was put in.
 
         `payload` is str, bytes, or any object with a length and the buffer protocol (a received frame).
+
+        Raises:
+            LocalProtocolError: it is larger than a frame may be, or text that is not Unicode (lone surrogates).
         """
         size = len(payload)
-        if size <= INLINE_MAX and size <= self._left and isinstance(payload, (str, bytes)):
+        text = isinstance(payload, str)
+        if text and not payload.isascii():
+            size *= 4  # what UTF-8 needs at most
+        if size <= INLINE_MAX and size <= self._left and (text or isinstance(payload, bytes)):
             self._left -= size
             return payload
-        self.frames.append(payload.encode() if isinstance(payload, str) else payload)
+        if text:
+            try:
+                payload = payload.encode()
+            except UnicodeEncodeError as error:
+                raise LocalProtocolError(f"a text cannot be encoded: {error}") from error
+        if len(payload) > FRAME_MAX:
+            raise LocalProtocolError(f"a payload has {len(payload)} bytes; {FRAME_MAX} are allowed")
+        self.frames.append(payload)
         return len(self.frames) - 1
 
 
@@ -55,7 +68,8 @@ def encode(message: Message, frames: Sequence[Any] = ()) -> list[Any]:
     """`message` as frames to send.
 
     Raises:
-        LocalProtocolError: the header is larger than `HEADER_MAX` or holds what msgpack cannot carry.
+        LocalProtocolError: the header is larger than `HEADER_MAX` or holds what msgpack cannot carry, or there are
+            more than `FRAMES_MAX` frames.
     """
     try:
         head = message.kind + _encoder.encode(message)
@@ -65,6 +79,8 @@ def encode(message: Message, frames: Sequence[Any] = ()) -> list[Any]:
         raise LocalProtocolError(
             f"{type(message).__name__} needs {len(head)} bytes of header; {HEADER_MAX} are allowed"
         )
+    if len(frames) >= FRAMES_MAX:
+        raise LocalProtocolError(f"{type(message).__name__} needs {len(frames)} frames; {FRAMES_MAX} are allowed")
     return [head, *frames]
 
 

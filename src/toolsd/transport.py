@@ -9,7 +9,9 @@ swallow the edge. So a port reads until nothing is left, and looks again after e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import itertools
+import os
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import zmq
@@ -22,8 +24,24 @@ _COPY_BELOW = 64 * 1024
 # How many messages one wake-up may handle before the loop gets to look at its other descriptors.
 _BURST = 64
 
+# Milliseconds until a lost connection would be tried again: long after its socket is closed.
+_NEVER = 3_600_000
+# DISCONNECTED is the loss of a connection, CLOSED the failure to make one.
+_CLOSED_EVENTS = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
+
 Frame = zmq.Frame
 OnFrames = Callable[[list[Any]], None]
+
+_monitor_numbers = itertools.count()
+_shared: tuple[int, zmq.Context[zmq.Socket[bytes]]] | None = None
+
+
+class PeerGone(Exception):
+    """A ROUTER was asked to send to a peer that has no connection."""
+
+
+class ConnectionClosed(Exception):
+    """The connection of a `dealer(once=True)` could not be made or is lost. There will be no other."""
 
 
 def context() -> zmq.Context[zmq.Socket[bytes]]:
@@ -32,6 +50,14 @@ def context() -> zmq.Context[zmq.Socket[bytes]]:
     made.set(zmq.MAX_SOCKETS, min(16_384, int(made.get(zmq.SOCKET_LIMIT))))
     made.set(zmq.BLOCKY, 0)
     return made
+
+
+def shared_context() -> zmq.Context[zmq.Socket[bytes]]:
+    """This process's one context for client links; a forked child gets its own and never touches its parent's."""
+    global _shared
+    if _shared is None or _shared[0] != os.getpid():
+        _shared = (os.getpid(), context())
+    return _shared[1]
 
 
 def _configured(ctx: zmq.Context[Any], kind: int, hwm: int) -> zmq.Socket[bytes]:
@@ -59,6 +85,40 @@ def dealer(ctx: zmq.Context[Any], address: str, *, hwm: int = 1000) -> zmq.Socke
     return socket
 
 
+def watched_dealer(
+    ctx: zmq.Context[Any], address: str, *, hwm: int = 1000
+) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes]]:
+    """A DEALER for one connection only, and its monitor, which tells when that is lost or cannot be made.
+
+    What was queued for a coordinator that died must not reach its successor, so it does not reconnect before anybody
+    has noticed. (Not ZMQ_RECONNECT_IVL -1: that ends the pipe at once, with answers in it that were not yet read.)
+    """
+    socket = _configured(ctx, zmq.DEALER, hwm)
+    socket.set(zmq.RECONNECT_IVL, _NEVER)
+    watching = monitor(socket)
+    socket.connect(address)
+    return socket, watching
+
+
+def monitor(socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
+    """A socket that brings the ends of `socket`'s connections (for `Disconnects`, or `wait`)."""
+    # Not pyzmq's get_monitor_socket: it names the pair after the descriptor, which a closing socket may still occupy.
+    address = f"inproc://toolsd-monitor-{next(_monitor_numbers)}"
+    socket.monitor(address, _CLOSED_EVENTS)
+    watching: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR)
+    watching.set(zmq.LINGER, 0)
+    watching.connect(address)
+    return watching
+
+
+def close_watched(socket: zmq.Socket[bytes], watching: zmq.Socket[bytes], *, linger: float = 0) -> None:
+    """Close both; what is queued has `linger` seconds to leave. Idempotent; from any thread that is alone with them."""
+    if not socket.closed:
+        socket.monitor(None, 0)
+        socket.close(linger=int(linger * 1000))
+    watching.close(linger=0)
+
+
 def inherited_dealer(ctx: zmq.Context[Any], listener: int, address: str) -> zmq.Socket[bytes]:
     """A DEALER bound on an inherited listening descriptor (ZMQ_USE_FD): needs no `socket()` and no `connect()`."""
     socket = _configured(ctx, zmq.DEALER, 0)
@@ -69,7 +129,8 @@ def inherited_dealer(ctx: zmq.Context[Any], listener: int, address: str) -> zmq.
 
 def readable(socket: zmq.Socket[bytes]) -> bool:
     """Whether a message waits. Asking is also what makes libzmq take note of what its I/O thread has brought."""
-    return bool(socket.get(zmq.EVENTS) & zmq.POLLIN)  # type: ignore[arg-type]  # EVENTS is an int
+    events: Any = socket.get(zmq.EVENTS)
+    return bool(events & zmq.POLLIN)
 
 
 def receive(socket: zmq.Socket[bytes], heads: int = 1) -> list[Any]:
@@ -78,19 +139,31 @@ def receive(socket: zmq.Socket[bytes], heads: int = 1) -> list[Any]:
     Raises:
         zmq.Again: nothing is there.
     """
-    frames: list[Any] = [socket.recv(zmq.NOBLOCK)]
+    frames: list[Any] = [socket.recv(zmq.NOBLOCK, copy=heads > 0)]
     while socket.get(zmq.RCVMORE):
-        if len(frames) < heads:
-            frames.append(socket.recv(zmq.NOBLOCK))
-        elif len(frames) < FRAMES_MAX:
-            frames.append(socket.recv(zmq.NOBLOCK, copy=False))
+        if len(frames) < FRAMES_MAX:
+            frames.append(socket.recv(zmq.NOBLOCK, copy=len(frames) < heads))
         else:
             socket.recv(zmq.NOBLOCK, copy=False)
     return frames
 
 
+def receive_from(socket: zmq.Socket[bytes], known: Container[bytes]) -> list[Any]:
+    """As `receive`, on a ROUTER: `[peer, header, ...]`. The header is bytes when the peer is in `known`; that of a
+    stranger is a frame that was not copied, so that `peer_descriptor` can be asked of it.
+    """
+    peer = socket.recv(zmq.NOBLOCK)
+    if peer in known:
+        return [peer, *receive(socket)]
+    return [peer, *receive(socket, 0)]
+
+
 def send(socket: zmq.Socket[bytes], frames: Sequence[Any]) -> bool:
-    """Send one message without blocking. False: the peer's queue is full, or (ROUTER) there is no such peer."""
+    """Send one message without blocking. False: the peer's queue is full.
+
+    Raises:
+        PeerGone: (ROUTER) there is no such peer.
+    """
     try:
         if len(frames) == 1:
             socket.send(frames[0], zmq.NOBLOCK)
@@ -100,9 +173,35 @@ def send(socket: zmq.Socket[bytes], frames: Sequence[Any]) -> bool:
         return False
     except zmq.ZMQError as error:
         if error.errno == zmq.EHOSTUNREACH:
-            return False
+            raise PeerGone from None
         raise
     return True
+
+
+def wait(socket: zmq.Socket[bytes], watching: zmq.Socket[bytes], timeout: float) -> list[list[Any]]:
+    """Block up to `timeout` seconds for messages of a watched DEALER; all that are there, at most one burst.
+
+    Raises:
+        ConnectionClosed: the connection is gone and everything it brought has been read.
+    """
+    if not readable(socket):
+        # Rounded up: a wait of less than a millisecond must not become a busy one.
+        poller = zmq.Poller()
+        poller.register(socket, zmq.POLLIN)
+        poller.register(watching, zmq.POLLIN)
+        if not poller.poll(max(0, -int(-timeout * 1000 // 1))):
+            return []
+    found: list[list[Any]] = []
+    while len(found) < _BURST and readable(socket):
+        found.append(receive(socket))
+    if not found and readable(watching):
+        raise ConnectionClosed
+    return found
+
+
+def wait_sendable(socket: zmq.Socket[bytes], timeout: float) -> bool:
+    """Block up to `timeout` seconds until the peer's queue takes a message again."""
+    return bool(socket.poll(max(0, int(timeout * 1000)), zmq.POLLOUT))
 
 
 def peer_descriptor(socket: zmq.Socket[bytes], frame: zmq.Frame) -> int | None:
@@ -114,7 +213,10 @@ def peer_descriptor(socket: zmq.Socket[bytes], frame: zmq.Frame) -> int | None:
 
 
 class Port:
-    """One socket on an asyncio loop: `on_message(frames)` for each message, `send` that never blocks."""
+    """One socket on an asyncio loop: `on_message(frames)` for each message, `send` that never blocks.
+
+    A ROUTER's port is given the peers it knows (see `receive_from`).
+    """
 
     def __init__(
         self,
@@ -123,11 +225,13 @@ class Port:
         on_message: OnFrames,
         *,
         heads: int = 1,
+        known: Container[bytes] | None = None,
     ) -> None:
         self.socket = socket
         self._loop = loop
         self._on_message = on_message
         self._heads = heads
+        self._known = known
         self._fd = int(socket.get(zmq.FD))
         self._again: asyncio.Handle | None = None
         loop.add_reader(self._fd, self.drain)
@@ -147,14 +251,19 @@ class Port:
         for _ in range(_BURST):
             if socket.closed or not readable(socket):
                 return
-            self._on_message(receive(socket, self._heads))
+            frames = receive(socket, self._heads) if self._known is None else receive_from(socket, self._known)
+            self._on_message(frames)
         self._look_again()
 
     def close(self) -> None:
         """Stop listening and close the socket. Idempotent."""
+        self.detach()
+        self.socket.close(linger=0)
+
+    def detach(self) -> None:
+        """Stop listening and leave the socket open. Idempotent."""
         if not self.socket.closed:
             self._loop.remove_reader(self._fd)
-            self.socket.close(linger=0)
         if self._again is not None:
             self._again.cancel()
             self._again = None
@@ -165,26 +274,24 @@ class Port:
 
 
 class Disconnects:
-    """Tells which connection of a bound or connecting socket closed, by its descriptor."""
+    """Reads a `monitor`: which connection closed, by its descriptor; of a connecting socket also that there is none."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, socket: zmq.Socket[bytes], on_closed: Callable[[int], None]
+        self, loop: asyncio.AbstractEventLoop, watching: zmq.Socket[bytes], on_closed: Callable[[int], None]
     ) -> None:
-        self._watched = socket
         self._on_closed = on_closed
-        monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-        self._port = Port(loop, monitor, self._on_event, heads=2)
+        self._port = Port(loop, watching, self._on_event, heads=2)
 
     def drain(self) -> None:
-        """Handle what is already there: called before a new connection's first message is believed."""
-        self._port.drain()
+        """Handle all that is there: called before a new connection's first message is believed."""
+        while readable(self._port.socket):
+            self._port.drain()
 
-    def close(self) -> None:
-        if not self._watched.closed:
-            self._watched.disable_monitor()
-        self._port.close()
+    def stop(self) -> None:
+        """Stop reading; the monitor itself is closed with the socket it watches (`close_watched`)."""
+        self._port.detach()
 
     def _on_event(self, frames: list[Any]) -> None:
         event = parse_monitor_message(frames)
-        if event["event"] == zmq.EVENT_DISCONNECTED:
+        if event["event"] & _CLOSED_EVENTS:
             self._on_closed(int(event["value"]))
