@@ -1,0 +1,201 @@
+"""The command `toolsd`: global options, verbs loaded when asked for, and one way out for every error."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
+
+import click
+from click.exceptions import NoArgsIsHelpError
+
+from toolsd.cli import output
+from toolsd.errors import EXIT_FAILED, EXIT_INTERNAL, EXIT_USAGE, ToolsdError
+
+# What `toolsd --help` lists, in the order people meet it; each is a module of this package with a `command`.
+VERBS = {
+    "check": "Check a configuration and its sources.",
+    "serve": "Run the daemon.",
+    "ps": "Show sources, workers and turns of the daemon.",
+    "tools": "List the tools of all sources.",
+    "call": "Run one tool.",
+    "turn": "Play a recorded completion stream and run its calls.",
+    "assemble": "Show the calls in a recorded stream; run nothing.",
+    "stop": "Stop the daemon.",
+    "completion": "Print a shell completion script.",
+}
+
+EXIT_INTERRUPTED, EXIT_PIPE, EXIT_TERMINATED = 130, 141, 143
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Settings:
+    """The global options: given before or after the verb, the last one wins."""
+
+    def __init__(self) -> None:
+        self.config: str | None = None
+        self.socket: str | None = None
+        self.verbosity = 0
+        self.json = False
+
+
+def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(context: click.Context, _parameter: click.Parameter, value: Any) -> None:
+        if value not in (None, False, 0):
+            setattr(context.ensure_object(Settings), name, value)
+
+    return callback
+
+
+def _quieter(context: click.Context, _parameter: click.Parameter, value: int) -> None:
+    if value:
+        context.ensure_object(Settings).verbosity = -value
+
+
+def global_options(command: F) -> F:
+    """Options that every verb takes, so that they may stand on either side of it."""
+    for option in (
+        click.option("-q", "--quiet", count=True, expose_value=False, callback=_quieter, help="Log errors only."),
+        click.option("-v", "--verbose", count=True, expose_value=False, callback=_keep("verbosity"), help="Log more."),
+        click.option(
+            "--socket", metavar="PATH", expose_value=False, callback=_keep("socket"), help="The daemon's socket."
+        ),
+        click.option(
+            "-c",
+            "--config",
+            metavar="FILE",
+            expose_value=False,
+            callback=_keep("config"),
+            help="The toolsd.toml to use.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def json_option(command: F) -> F:
+    """`--json`, for verbs that print something to read."""
+    return click.option(
+        "--json", "json_wanted", is_flag=True, expose_value=False, callback=_keep("json"), help="Print JSON."
+    )(command)
+
+
+class Verbs(click.Group):
+    """The group of verbs; imports a verb's module only when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command = importlib.import_module(f"toolsd.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in VERBS and not name.startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, VERBS, n=1)
+            ctx.fail(
+                f"there is no verb {name!r}; "
+                + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(VERBS)}")
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+def _version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        from toolsd import __version__
+
+        click.echo(f"toolsd {__version__}")
+        context.exit()
+
+
+@click.group(
+    cls=Verbs,
+    subcommand_metavar="VERB ...",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@global_options
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
+@click.pass_context
+def toolsd(context: click.Context) -> None:
+    """Run a model's tool calls: one batch per source, each source in its own worker process.
+
+    The configuration is ./toolsd.toml, then the one in your configuration directory.
+    """
+    context.ensure_object(Settings)
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; returns the exit status and never lets an exception through."""
+    output.prepare_streams()
+    settings = Settings()
+    previous = signal.signal(signal.SIGTERM, _terminated)
+    try:
+        return _run(arguments, settings)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else EXIT_INTERNAL
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _run(arguments: list[str], settings: Settings) -> int:
+    try:
+        status = toolsd.main(args=arguments, prog_name="toolsd", standalone_mode=False, obj=settings)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _reader_left()
+    except (KeyboardInterrupt, click.Abort):
+        output.complain("interrupted")
+        return EXIT_INTERRUPTED
+    except NoArgsIsHelpError as error:
+        output.note(error.format_message())
+        return EXIT_USAGE
+    except click.ClickException as error:
+        _usage(error, settings)
+        return EXIT_USAGE
+    except ToolsdError as error:
+        output.failed(error, json=settings.json)
+        return error.exit_status
+    except OSError as error:
+        output.complain(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
+        return EXIT_FAILED
+    except Exception as error:  # noqa: BLE001  # the last line of defence: a bug ends in one line, too
+        output.bug(error, json=settings.json, whole=settings.verbosity > 0)
+        return EXIT_INTERNAL
+    return status if isinstance(status, int) else 0
+
+
+def _usage(error: click.ClickException, settings: Settings) -> None:
+    context = getattr(error, "ctx", None)
+    output.failed_usage(
+        " ".join(error.format_message().split()),
+        context.command_path if context is not None else "toolsd",
+        json=settings.json,
+    )
+
+
+def _reader_left() -> int:
+    # What is still buffered has nowhere to go; without this the interpreter would complain at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_PIPE
+
+
+def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(EXIT_TERMINATED)

@@ -1,0 +1,147 @@
+"""Everything that is printed: text for people, JSON for programs. The only module that imports rich.
+
+Results go to stdout, everything else to stderr. Colour and line drawing only on a terminal, and not with NO_COLOR.
+Text that comes from tools and models is shown with its control characters made visible.
+"""
+
+from __future__ import annotations
+
+import base64
+import json as json_module
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from toolsd.errors import ConfigError, ToolsdError, TurnFailed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Without a terminal there is no width to fit into: nothing is cut or folded.
+_PLAIN_WIDTH = 10_000
+
+
+def prepare_streams() -> None:
+    """Let no character that the terminal cannot show end in an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def printable(text: str) -> str:
+    """`text` with its control characters (except tab and newline) made visible: output cannot steer the terminal."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
+
+
+def say(text: str = "") -> None:
+    """One piece of text to stdout."""
+    print(printable(text))
+
+
+def note(text: str) -> None:
+    """One line to stderr that is not a complaint."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def styled(*parts: str | tuple[str, str], to: TextIO | None = None) -> None:
+    """One line of plain texts and (text, style) pairs."""
+    from rich.text import Text
+
+    line = Text.assemble(*(printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts))
+    _console(to or sys.stdout).print(line, soft_wrap=True)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table of texts. A column whose name ends in `>` is flush right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    console = _console(sys.stdout)
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        grid.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(printable(cell)) for cell in row))
+    # rich pads every line to the width of the table; nobody wants those blanks in a file.
+    with console.capture() as captured:
+        console.print(grid)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def json(value: Any) -> None:
+    """One JSON document: indented on a terminal, else one line."""
+    text = json_module.dumps(
+        value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None, default=_plain, allow_nan=False
+    )
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate has no UTF-8, but it has an escape
+        text = json_module.dumps(value, indent=2 if sys.stdout.isatty() else None, default=_plain, allow_nan=False)
+    print(text)
+
+
+def complain(message: str, hint: str | None = None) -> None:
+    """`toolsd: what is wrong`, and what to do about it, to stderr."""
+    styled(("toolsd: ", "bold red"), message, to=sys.stderr)
+    if hint:
+        styled(("  hint: ", "bold"), hint, to=sys.stderr)
+
+
+def failed(error: ToolsdError, *, json: bool) -> None:
+    """An error of toolsd's own hierarchy."""
+    if json:
+        _json_error({"code": error.code, "message": error.message, "hint": error.hint})
+    if isinstance(error, TurnFailed):
+        complain(f"turn failed, {error}")
+    elif isinstance(error, ConfigError) and "\n" in error.message:
+        complain(f"the configuration has mistakes:\n{error.message}", error.hint)
+    else:
+        complain(error.message, error.hint)
+
+
+def failed_usage(message: str, command: str, *, json: bool) -> None:
+    """A command line that cannot be understood."""
+    if json:
+        _json_error({"code": "usage", "message": message, "hint": None})
+    complain(message, f"{command} --help")
+
+
+def bug(error: BaseException, *, json: bool, whole: bool) -> None:
+    """An exception that should not have come this far."""
+    message = f"this is a bug in toolsd: {type(error).__name__}: {error}"
+    if json:
+        _json_error({"code": "internal_error", "message": message, "hint": None})
+    if whole:
+        print("".join(traceback.format_exception(error)), file=sys.stderr, end="")
+    complain(message, None if whole else "run it again with -v for the traceback, and please report it")
+
+
+def _json_error(fields: dict[str, Any]) -> None:
+    json({"ok": False, "error": fields})
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console
+
+    terminal = stream.isatty()
+    return Console(
+        file=stream,
+        width=None if terminal else _PLAIN_WIDTH,
+        color_system="auto" if terminal and not os.environ.get("NO_COLOR") else None,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no form for: bytes as base64, structs as objects."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(value).decode()
+    import msgspec
+
+    return msgspec.to_builtins(value)
