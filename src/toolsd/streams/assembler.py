@@ -1,0 +1,216 @@
+"""One completion from its first chunk to its calls: the entry point of `toolsd.streams`.
+
+Theory of operation. Text goes through a `WireDecoder` and becomes chunks; the first decisive chunk chooses the format
+adapter (or the caller named it); the adapter fills drafts; `finish` settles the drafts into calls and adds the
+defects. Nothing is decided before `finish`, because finish reasons come early, late, often or never. Nothing that a
+provider sends raises: it ends as a defect. A stream beyond its budget is not read further and ends as a defect too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from toolsd.errors import UsageError
+from toolsd.streams.assembly import Assembly, Step
+from toolsd.streams.bounds import StreamBudget
+from toolsd.streams.defects import check_ids, disowned, turn_defects
+from toolsd.streams.draft import Draft
+from toolsd.streams.formats import FORMATS, Adapter, OpenAIChat, recognise
+from toolsd.streams.plain import plain, read
+from toolsd.streams.settle import settle
+from toolsd.streams.wire import WireDecoder
+
+
+class CompletionAssembler:
+    """Assembles the tool calls of one completion. One per completion.
+
+    `format` is a key of `toolsd.streams.FORMATS`, or "auto". `strict` repairs nothing and routes by the five rules
+    alone. `explain` records where every fragment went (`Assembly.steps`); it costs nothing when off.
+
+    Raises:
+        UsageError: the format is not known.
+    """
+
+    def __init__(
+        self,
+        format: str = "auto",
+        *,
+        strict: bool = False,
+        budget: StreamBudget | None = None,
+        explain: bool = False,
+    ) -> None:
+        if format != "auto" and format not in FORMATS:
+            raise UsageError(f"unknown stream format {format!r}", hint=f"one of: auto, {', '.join(FORMATS)}")
+        self._strict = strict
+        self._budget = budget or StreamBudget()
+        self._steps: list[tuple[int, Draft | None, str, str]] | None = [] if explain else None
+        self._adapter: Adapter | None = None if format == "auto" else self._make(FORMATS[format])
+        self._wire: WireDecoder | None = None
+        self._text_pending = False
+        self._bytes = 0
+        self._chunks = 0
+        self._undecodable = 0
+        self._failed = False
+        self.stopped: str | None = None  # the code of the budget that was exceeded; nothing is read any more
+
+    @property
+    def format(self) -> str | None:
+        """The format that is being read; None while "auto" has not decided."""
+        return None if self._adapter is None else self._adapter.format
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no call has begun."""
+        return self._adapter is None or not self._adapter.calls
+
+    def feed(self, chunk: Any) -> None:
+        """Take what the stream gave: an SDK object, a dict, a list of those, or raw text or bytes cut anywhere.
+
+        Text may be server-sent events, NDJSON, JSONL or a JSON document; which one shows by itself.
+        """
+        if self.stopped or chunk is None:
+            return
+        if isinstance(chunk, (str, bytes, bytearray, memoryview)):
+            if self._wire is None:
+                self._wire = WireDecoder()
+            self._text_pending = True
+            self._bytes += len(chunk)
+            self._take(self._wire.feed(chunk))
+        else:
+            if self._text_pending:
+                self._flush()
+            if isinstance(chunk, (list, tuple)):
+                for one in chunk:
+                    self._chunk(one)
+            else:
+                self._chunk(chunk)
+        self._bound()
+
+    def observe(self, deltas: Iterable[Any] | None) -> None:
+        """Take the OpenAI `tool_calls` deltas of one chunk: a list of dicts or SDK objects, an empty list, None.
+
+        Raises:
+            UsageError: the stream was read as another format before.
+        """
+        if self.stopped or not deltas:
+            return
+        if self._adapter is None:
+            self._adapter = self._make(OpenAIChat)
+        if not isinstance(self._adapter, OpenAIChat):
+            raise UsageError(
+                f"observe() takes OpenAI deltas, but this is a stream of {self._adapter.format}: use feed()"
+            )
+        self._adapter.observe(deltas)
+        self._bound()
+
+    def new_names(self) -> tuple[str, ...]:
+        """Tool names that became known since this was last asked. A name split over deltas shows its first part."""
+        if self._adapter is None or not self._adapter.new_names:
+            return ()
+        names = tuple(self._adapter.new_names)
+        self._adapter.new_names.clear()
+        return names
+
+    def fail(self, code: str = "stream_error") -> None:
+        """Record that the stream broke off: a transport error, or the code of a watchdog. Reading stops."""
+        if self.stopped is None:
+            self.stopped = code
+
+    def finish(self, finish_reason: str | None = None) -> Assembly:
+        """The calls and what is wrong with them. `finish_reason` is one that the caller learnt elsewhere.
+
+        Can be called again after more was fed; each call settles anew.
+        """
+        if self._text_pending:
+            self._flush()
+        adapter = self._adapter or Adapter()
+        adapter.finish()
+        drafts = adapter.drafts()
+        reasons = [*adapter.reasons, *([finish_reason] if finish_reason else [])]
+        if disowned(reasons):
+            for draft in drafts:
+                draft.closed = False
+        calls = check_ids(
+            settle(draft, index, repair=not self._strict, max_depth=self._budget.depth)
+            for index, draft in enumerate(drafts)
+        )
+        dropped = adapter.dropped + self._undecodable
+        defects = turn_defects(
+            len(calls),
+            reasons,
+            dropped=dropped,
+            failed=adapter.failed or self._failed,
+            finish_expected=self._chunks > 0,
+        )
+        if self.stopped and self.stopped not in defects:
+            defects += (self.stopped,)
+        return Assembly(
+            calls=tuple(calls),
+            defects=defects,
+            dropped_deltas=dropped,
+            finish_reason=reasons[-1] if reasons else None,
+            format=self.format,
+            steps=self._explained(drafts),
+        )
+
+    def _make(self, kind: type[Adapter]) -> Adapter:
+        return kind(strict=self._strict, trace=None if self._steps is None else self._trace)
+
+    def _flush(self) -> None:
+        if self._wire is not None:
+            self._take(self._wire.flush())
+        self._text_pending = False
+
+    def _take(self, items: Any) -> None:
+        for value, event, undecodable in items:
+            if undecodable is not None:
+                self._undecodable += 1
+                self._chunks += 1
+                if self._steps is not None:
+                    self._trace(None, repr(undecodable[:60]), "a line that does not decode: dropped and counted")
+                continue
+            if event and event != "message" and type(value) is dict and "choices" not in value:
+                value.setdefault("type", event)
+            if isinstance(value, list):
+                for one in value:
+                    self._chunk(one)
+            else:
+                self._chunk(value)
+
+    def _chunk(self, chunk: Any) -> None:
+        self._chunks += 1
+        adapter = self._adapter
+        if type(chunk) is not dict and (adapter is None or not adapter.takes_objects):
+            chunk = plain(chunk)
+        if chunk is None:
+            return
+        if isinstance(chunk, (str, bytes, int, float, list)):
+            self._undecodable += 1  # JSON, but no chunk of any format
+            return
+        if adapter is not None:
+            adapter.feed(chunk)
+            return
+        kind = recognise(chunk)
+        if kind is not None:
+            self._adapter = self._make(kind)
+            self._adapter.feed(chunk)
+        elif read(chunk, "error"):  # the error body of a server that never began to stream
+            self._failed = True
+
+    def _bound(self) -> None:
+        adapter = self._adapter
+        if adapter is None:
+            self.stopped = self._budget.exceeded(self._bytes, 0)
+        else:
+            self.stopped = self._budget.exceeded(max(self._bytes, adapter.size), adapter.calls)
+
+    def _trace(self, draft: Draft | None, what: str, why: str) -> None:
+        if self._steps is not None:
+            self._steps.append((self._chunks - 1, draft, what, why))
+
+    def _explained(self, drafts: list[Draft]) -> tuple[Step, ...]:
+        if not self._steps:
+            return ()
+        numbers = {id(draft): index for index, draft in enumerate(drafts)}
+        return tuple(Step(chunk, numbers.get(id(draft)), what, why) for chunk, draft, what, why in self._steps)
