@@ -1,0 +1,244 @@
+"""Type hints of a tool's parameters, made into types that msgspec can check and describe.
+
+Owns what msgspec does not know: plain-text descriptions in `Annotated`, unions it refuses (two kinds of text, two
+kinds of object), pydantic models and fields. Must not know signatures, tools or calls.
+
+What msgspec cannot do stands in the rewritten type as a class of its own, made by `ByHand`, that msgspec takes for a
+foreign type: it hands us the raw value (`decode_hook`) and asks us for the schema (`Schemas.hook`). pydantic is looked
+up in `sys.modules` and never imported: if the author's module has not loaded it, none of its types can be here.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import msgspec
+
+from toolsd.errors import UsageError
+from toolsd.plain import encode_json
+
+DEFINITION = "#/$defs/{name}"
+
+# Members of a union that take nearly anything are tried last, whatever their place.
+_GREEDY: tuple[Any, ...] = (str, dict, object, Any)
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """One thing wrong with the arguments. `path` begins with `$`; `expected` and `got` are words for a model."""
+
+    path: str
+    expected: str
+    got: str | None = None
+
+
+class Misfits(ValueError):
+    """Raised while decoding: a value does not fit a type that is checked by hand. Paths are relative to the value."""
+
+    def __init__(self, found: Sequence[Misfit]) -> None:
+        super().__init__("; ".join(f"{misfit.path}: {misfit.expected}" for misfit in found))
+        self.found = tuple(found)
+
+
+class ByHand(type):
+    """Class of the stand-ins for types msgspec refuses."""
+
+    check: Callable[[Any], Any]
+    describe: Callable[[Schemas], dict[str, Any]]
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return True  # msgspec asks whether the hook's answer is of the type; `check` has seen to that
+
+    @staticmethod
+    def stand_in(name: str, check: Callable[[Any], Any], describe: Callable[[Schemas], dict[str, Any]]) -> type[Any]:
+        made = ByHand(name, (), {})
+        made.check, made.describe = check, describe
+        return made
+
+
+def decode_hook(kind: type, value: Any) -> Any:
+    """For msgspec: `value` as `kind`, a stand-in or a pydantic model. Raises Misfits."""
+    if isinstance(kind, ByHand):
+        return kind.check(value)
+    return _by_pydantic(kind.model_validate_json, value)  # type: ignore[attr-defined]
+
+
+class Schemas:
+    """Collects the shared definitions while a schema is made."""
+
+    def __init__(self) -> None:
+        self.definitions: dict[str, Any] = {}
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        """The schema of `kind`; definitions it refers to are collected. Raises TypeError."""
+        (schema,), definitions = msgspec.json.schema_components([kind], schema_hook=self.hook, ref_template=DEFINITION)
+        self._collect(definitions)
+        return schema
+
+    def hook(self, kind: type) -> dict[str, Any]:
+        """For msgspec: the schema of a stand-in or a pydantic model. Raises TypeError for any other class."""
+        if isinstance(kind, ByHand):
+            return kind.describe(self)
+        if is_pydantic_model(kind):
+            return self.adopt(kind.model_json_schema(ref_template="#/$defs/{model}"))  # type: ignore[attr-defined]
+        raise TypeError(f"{getattr(kind, '__qualname__', kind)} has no JSON form")
+
+    def adopt(self, schema: dict[str, Any]) -> dict[str, Any]:
+        self._collect(schema.pop("$defs", {}))
+        return schema
+
+    def _collect(self, definitions: dict[str, Any]) -> None:
+        for name, definition in definitions.items():
+            if self.definitions.setdefault(name, definition) != definition:
+                raise TypeError(f"two different types are called {name}")
+
+
+# --- rewriting ------------------------------------------------------------------------------------------------------
+
+
+def usable(hint: Any) -> Any:
+    """`hint` as a type msgspec can decode with `decode_hook` and describe with `Schemas`.
+
+    Raises:
+        UsageError: no JSON value can be told from another for it; says which part of the hint.
+    """
+    made = _rewrite(hint)
+    try:
+        Schemas().of(made)
+    except TypeError as error:
+        reason = str(error).splitlines()[0].removesuffix(" requires either:")
+        raise UsageError(f"{show(hint)} cannot be an argument's type: {reason}") from error
+    return made
+
+
+def show(hint: Any) -> str:
+    """A hint as people write it."""
+    if isinstance(hint, type) and not get_args(hint):
+        return hint.__qualname__
+    return str(hint).replace("typing.", "").replace("NoneType", "None")
+
+
+def is_pydantic_model(kind: Any) -> bool:
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
+
+
+def is_pydantic_field(thing: Any) -> bool:
+    fields = sys.modules.get("pydantic.fields")
+    return fields is not None and isinstance(thing, fields.FieldInfo)
+
+
+def _rewrite(hint: Any) -> Any:
+    if hint is None:
+        return None
+    if hint is datetime:
+        return Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+    origin = get_origin(hint)
+    if origin is None:
+        return hint
+    if origin is Annotated:
+        return _annotated(hint)
+    if origin in (Union, types.UnionType):
+        return _union([_rewrite(member) for member in get_args(hint)])
+    args = get_args(hint)
+    if origin is typing.Literal or not args or not isinstance(origin, type):
+        return hint
+    if not _is_container(origin):
+        return hint
+    return origin[tuple(arg if arg is Ellipsis else _rewrite(arg) for arg in args)]  # type: ignore[index]
+
+
+def _is_container(origin: type) -> bool:
+    return origin.__module__ in ("builtins", "collections.abc", "collections")
+
+
+def _annotated(hint: Any) -> Any:
+    inner, notes = hint.__origin__, hint.__metadata__
+    if any(is_pydantic_field(note) for note in notes):
+        return _pydantic_field(hint)
+    made = _rewrite(inner)
+    for note in notes:
+        meta = _meta(note)
+        if meta is not None:
+            made = Annotated[made, meta]
+    return made
+
+
+def _meta(note: Any) -> msgspec.Meta | None:
+    """What an annotation says, in msgspec's words; `None` for one that is meant for somebody else (PEP 593)."""
+    if isinstance(note, msgspec.Meta):
+        return note
+    if isinstance(note, str):
+        return msgspec.Meta(description=note)
+    kind = type(note)
+    if kind.__name__ == "Doc" and isinstance(getattr(note, "documentation", None), str):  # PEP 727
+        return msgspec.Meta(description=note.documentation)
+    if kind.__module__ == "annotated_types":
+        names = {"min_exclusive": "gt", "max_exclusive": "lt"}
+        said = {name: getattr(note, name) for name in getattr(kind, "__dataclass_fields__", ())}
+        given = {names.get(name, name): value for name, value in said.items() if value is not None}
+        try:
+            return msgspec.Meta(**given)
+        except TypeError as error:
+            raise UsageError(f"the constraint {note!r} is not understood: {error}") from error
+    return None
+
+
+def _union(members: list[Any]) -> Any:
+    whole: Any = Union.__getitem__(tuple(members))
+    try:
+        msgspec.json.Decoder(whole, dec_hook=decode_hook)
+    except TypeError:
+        return _choice(members)
+    return whole
+
+
+def _choice(members: list[Any]) -> type[Any]:
+    """A union msgspec refuses: each member is tried, the most exact ones first."""
+    ordered = sorted(members, key=lambda member: _strip(member) in _GREEDY)
+    names = " or ".join(show(_strip(member)) for member in members)
+
+    def check(value: Any) -> Any:
+        for member in ordered:
+            try:
+                return msgspec.convert(value, member, dec_hook=decode_hook)
+            except msgspec.ValidationError:
+                continue
+        raise Misfits([Misfit("$", names)])
+
+    return ByHand.stand_in(names, check, lambda schemas: {"anyOf": [schemas.of(member) for member in members]})
+
+
+def _strip(hint: Any) -> Any:
+    while get_origin(hint) is Annotated:
+        hint = hint.__origin__
+    return get_origin(hint) or hint
+
+
+def _pydantic_field(hint: Any) -> type[Any]:
+    """A parameter with a pydantic `Field`: pydantic checks it, as strictly as msgspec checks the others."""
+    adapter = sys.modules["pydantic"].TypeAdapter(hint)
+
+    def check(value: Any) -> Any:
+        return _by_pydantic(lambda text: adapter.validate_json(text, strict=True), value)
+
+    def describe(schemas: Schemas) -> dict[str, Any]:
+        return schemas.adopt(adapter.json_schema(ref_template="#/$defs/{model}"))
+
+    return ByHand.stand_in(show(hint.__origin__), check, describe)
+
+
+def _by_pydantic(validate: Callable[[bytes], Any], value: Any) -> Any:
+    try:
+        return validate(encode_json(value))
+    except sys.modules["pydantic"].ValidationError as error:
+        found = [Misfit(_path(part["loc"]), part["msg"]) for part in error.errors(include_url=False)]
+        raise Misfits(found) from error
+
+
+def _path(location: Sequence[str | int]) -> str:
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)

@@ -1,0 +1,174 @@
+"""A function's signature as JSON schema and as a validator of its arguments.
+
+Owns the reading of signatures and the quick way from raw argument text to keyword arguments: one msgspec decoder per
+tool, from the text straight into a struct of its parameters. What does not fit goes to `misfits`, which takes the time
+to say why. Must not know tools, calls or outcomes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+
+from toolsd.context import Context
+from toolsd.docstrings import read_docstring
+from toolsd.errors import ResultInvalid, UsageError
+from toolsd.hints import Schemas, decode_hook, is_pydantic_field, usable
+from toolsd.plain import encode_json
+
+_EMPTY = inspect.Parameter.empty
+_SCALARS = (str, int, float, bool, type(None))
+
+
+class Parameters:
+    """What a function takes.
+
+    `schema` is the JSON schema of its arguments object, `description` the docstring without its sections, `context`
+    the name of the parameter annotated `Context` (`None`: it has none; it is not in the schema).
+    """
+
+    __slots__ = ("_as_dict", "_decode", "context", "description", "fields", "positional", "schema", "struct")
+
+    def __init__(self, function: Callable[..., Any], names: Mapping[str, Any] | None = None) -> None:
+        """Raises UsageError: a parameter cannot be described; names it. NameError: a hint is not defined (yet)."""
+        self.description, said = read_docstring(inspect.getdoc(function))
+        self.context: str | None = None
+        self.positional: tuple[str, ...] = ()
+        self.fields: dict[str, Any] = {}
+        defaults: dict[str, Any] = {}
+        for parameter, written in _parameters(function, names):
+            if _is_context(written):
+                self.context = self._only_context(function, parameter)
+                continue
+            hint, default = _hint_and_default(written, parameter.default)
+            try:
+                self.fields[parameter.name] = usable(hint)
+            except UsageError as error:
+                raise UsageError(f"{where(function)}: parameter {parameter.name}: {error.message}") from error
+            if default is not _EMPTY:
+                defaults[parameter.name] = default
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                self.positional += (parameter.name,)
+        self.struct = msgspec.defstruct(
+            "Arguments",
+            [_field(name, hint, defaults) for name, hint in self.fields.items()],
+            kw_only=True,
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+        self.schema = self._describe(said, defaults)
+        self._decode = msgspec.json.Decoder(self.struct, dec_hook=decode_hook).decode
+        self._as_dict = msgspec.structs.asdict
+
+    def bind(self, text: str) -> dict[str, Any]:
+        """The keyword arguments in `text`, the raw arguments of a call; blank text has none.
+
+        Raises:
+            BadArguments: they are not an object of the schema; the error tells a model all it must change.
+        """
+        try:
+            return self._as_dict(self._decode(text))
+        except (ValueError, RecursionError, msgspec.MsgspecError):
+            from toolsd.misfits import bind_slowly
+
+            return bind_slowly(self, text)
+
+    def _only_context(self, function: Callable[..., Any], parameter: inspect.Parameter) -> str:
+        if self.context:
+            raise UsageError(f"{where(function)}: {self.context} and {parameter.name} are both a Context; keep one")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise UsageError(f"{where(function)}: {parameter.name}: a Context cannot be positional-only")
+        return parameter.name
+
+    def _describe(self, said: Mapping[str, str], defaults: Mapping[str, Any]) -> dict[str, Any]:
+        schemas = Schemas()
+        properties: dict[str, Any] = {}
+        for name, hint in self.fields.items():
+            schema = schemas.of(hint)
+            if name in said and "description" not in schema:
+                schema["description"] = said[name]
+            if name in defaults:
+                _show_default(schema, defaults[name])
+            properties[name] = schema
+        schema = {"type": "object", "properties": properties, "additionalProperties": False}
+        required = [name for name in self.fields if name not in defaults]
+        if required:
+            schema["required"] = required
+        if schemas.definitions:
+            schema["$defs"] = schemas.definitions
+        return schema
+
+
+def where(function: Callable[..., Any]) -> str:
+    """A function, for its author: name, file and line."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    name = getattr(function, "__qualname__", repr(function))
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else name
+
+
+def _parameters(function: Callable[..., Any], names: Mapping[str, Any] | None) -> list[tuple[inspect.Parameter, Any]]:
+    hints = _hints(function, names)
+    found = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            star = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            _refuse(function, f"{star}{parameter.name} cannot be described to a model; name each parameter")
+        if parameter.name in hints:
+            found.append((parameter, hints[parameter.name]))
+        elif parameter.default not in (_EMPTY, None):
+            found.append((parameter, type(parameter.default)))
+        else:
+            _refuse(function, f"parameter {parameter.name} has no type hint; a model is told the type of each")
+    return found
+
+
+def _hints(function: Callable[..., Any], names: Mapping[str, Any] | None) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(
+            inspect.unwrap(function), localns=dict(names) if names else None, include_extras=True
+        )
+    except (TypeError, SyntaxError) as error:
+        _refuse(function, f"its type hints cannot be read: {error}")
+
+
+def _refuse(function: Callable[..., Any], why: str) -> NoReturn:
+    raise UsageError(f"{where(function)}: {why}")
+
+
+def _is_context(hint: Any) -> bool:
+    return hint is Context or hint == (Context | None)
+
+
+def _hint_and_default(hint: Any, default: Any) -> tuple[Any, Any]:
+    """Both, after a pydantic `Field` has had its say: it can stand as the default or hold one."""
+    if is_pydantic_field(default):
+        hint, default = Annotated[hint, default], _EMPTY
+    for note in getattr(hint, "__metadata__", ()):
+        if is_pydantic_field(note) and not note.is_required() and default is _EMPTY:
+            default = note.get_default(call_default_factory=True)
+    if default is None and not _takes_none(hint):
+        hint = hint | None
+    return hint, default
+
+
+def _takes_none(hint: Any) -> bool:
+    return hint in (None, Any, object) or type(None) in typing.get_args(hint)
+
+
+def _field(name: str, hint: Any, defaults: Mapping[str, Any]) -> Any:
+    if name not in defaults:
+        return name, hint
+    default = defaults[name]
+    if type(default) in _SCALARS:
+        return name, hint, default
+    return name, hint, msgspec.field(default_factory=lambda: default)
+
+
+def _show_default(schema: dict[str, Any], default: Any) -> None:
+    with suppress(ResultInvalid):  # a default that has no JSON form is the function's own business
+        schema["default"] = msgspec.json.decode(encode_json(default))

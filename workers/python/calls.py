@@ -1,0 +1,130 @@
+"""One call of a Python tool, from raw arguments to the outcome in its slot.
+
+Owns what each way a tool can end becomes in its slot. Must not know scheduling, nor asyncio, which a source that
+blocks never imports.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from toolsd.content import encode_error, encode_result
+from toolsd.context import Context
+from toolsd.errors import ResultInvalid, SlotError, ToolError
+from toolsd.host import BatchCancelled, HostBatch, HostCall
+from toolsd.misfits import BadArguments
+from toolsd.source import Tool
+
+# What a tool may not keep from the runtime: each says that the batch, the worker or the loop has to end.
+PASSED_ON = (BatchCancelled, MemoryError, KeyboardInterrupt, GeneratorExit)
+_MESSAGE_MAX = 8000
+
+
+class Runnable:
+    """A tool made ready: what a call needs at hand."""
+
+    __slots__ = ("_bind", "_context", "_function", "_positional", "_result_max", "asynchronous", "timeout", "tool")
+
+    def __init__(self, tool: Tool, timeout: float | None, result_max: int) -> None:
+        parameters = tool.parameters
+        self.tool = tool
+        self.timeout = timeout
+        self.asynchronous = tool.asynchronous
+        self._bind = parameters.bind
+        self._context = parameters.context
+        self._positional = parameters.positional
+        self._function: Callable[..., Any] = tool.function
+        self._result_max = result_max
+
+    def bind(self, batch: HostBatch, call: HostCall) -> dict[str, Any] | None:
+        """The call's arguments; `None` if they do not fit, and then its slot is filled."""
+        try:
+            return self._bind(call.arguments)
+        except BadArguments as bad:
+            batch.finished(call.slot, encode_error(bad.error))
+            return None
+
+    def invoke(self, arguments: dict[str, Any], context: Context) -> Any:
+        """What the function gives for bound arguments."""
+        if self._context is not None:
+            arguments[self._context] = context
+        if self._positional:
+            return self._function(*[arguments.pop(name) for name in self._positional], **arguments)
+        return self._function(**arguments)
+
+    def context(self, batch: HostBatch, call: HostCall) -> Context:
+        return Context(batch, call, self.timeout)
+
+    def begin(self, batch: HostBatch, call: HostCall, arguments: dict[str, Any]) -> Any:
+        """As `invoke`, noting that the call has begun; a context is made only for a function that wants one."""
+        batch.started(call.slot)
+        if self._context is None and not self._positional:
+            return self._function(**arguments)
+        return self.invoke(arguments, self.context(batch, call))
+
+    def run(self, batch: HostBatch, call: HostCall) -> None:
+        """Run the call on this thread and fill its slot."""
+        arguments = self.bind(batch, call)
+        if arguments is None:
+            return
+        try:
+            outcome = encode_result(self.begin(batch, call, arguments))
+        except PASSED_ON:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a tool raises stays in its slot
+            outcome = self.failed(error)
+        self.fill(batch, call.slot, outcome)
+
+    def fill(self, batch: HostBatch, slot: int, outcome: bytes) -> None:
+        if len(outcome) > self._result_max:
+            message = (
+                f"The result of {self.tool.name} has {len(outcome)} bytes; {self._result_max} are allowed. "
+                "Ask for less of it."
+            )
+            details = {"size": len(outcome), "limit": self._result_max}
+            outcome = encode_error(SlotError("result_too_large", message, details))
+        batch.finished(slot, outcome)
+
+    def failed(self, error: BaseException) -> bytes:
+        """The outcome for an exception that came out of the tool, or of the encoding of its result."""
+        if isinstance(error, ToolError):
+            return encode_error(SlotError("tool_error", str(error)))
+        if isinstance(error, ResultInvalid):
+            message = f"{self.tool.name} gave a result that cannot be sent: {error.message}"
+            return encode_error(SlotError("result_invalid", message, {"path": error.path}))
+        _log(self.tool.name, error)
+        if isinstance(error, SystemExit):
+            return encode_error(SlotError("tool_error", f"{self.tool.name} tried to end its process: {error!r}"))
+        return encode_error(SlotError("tool_error", describe(error), {"type": type(error).__qualname__}))
+
+    def timed_out(self) -> bytes:
+        message = f"{self.tool.name} did not finish within {self.timeout:g} seconds and was stopped."
+        return encode_error(SlotError("tool_timeout", message, {"limit": self.timeout}))
+
+
+def describe(error: BaseException) -> str:
+    """Type and message of an exception, whatever its `__str__` does."""
+    name = type(error).__qualname__
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001 - the author's own class
+        text = f"(its message cannot be read: {type(broken).__qualname__})"
+    if len(text) > _MESSAGE_MAX:
+        text = text[:_MESSAGE_MAX] + "…"
+    return f"{name}: {text}" if text else name
+
+
+def _log(tool: str, error: BaseException) -> None:
+    """The traceback, without our own frames, to the worker's stderr: for the author, not for the model."""
+    import traceback
+
+    tb = error.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+        tb = tb.tb_next
+    try:
+        sys.stderr.write(f"toolsd: {tool} raised:\n")
+        traceback.print_exception(type(error), error, tb, file=sys.stderr)
+    except Exception:  # noqa: BLE001 - a broken stderr or a broken exception must not cost the call its slot
+        return

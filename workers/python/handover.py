@@ -1,0 +1,65 @@
+"""A batch given whole to the author's `invoke_batch`.
+
+Owns what the author's function gets. Calls whose arguments do not fit are answered here and never shown to it. Must
+not know whether the function blocks or is awaited, nor asyncio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from inspect import isawaitable
+from typing import Any
+
+from toolsd.batch import BatchCall, BatchResults, Slot
+from toolsd.content import encode_error, encode_result
+from toolsd.errors import ResultInvalid, SlotError
+from toolsd.host import HostBatch, HostCall
+from toolsd.source import BatchFunction
+
+from .calls import Runnable
+
+
+def hand_over(
+    function: BatchFunction, batch: HostBatch, given: Sequence[HostCall], tools: dict[str, Runnable]
+) -> Awaitable[None] | None:
+    """Call `function` with the calls that are valid and their slots; awaitable if it is.
+
+    Raises:
+        SlotMisuse: a slot was filled twice. Otherwise, whatever the function raises.
+    """
+    calls: list[BatchCall] = []
+    slots: list[Slot] = []
+    for call in given:
+        tool = tools[call.tool]
+        arguments = tool.bind(batch, call)
+        if arguments is None:
+            continue
+        context = tool.context(batch, call)
+        calls.append(BatchCall(tool.invoke, arguments=arguments, context=context, raw=call.arguments))
+        slots.append(Slot(f"call {call.slot} ({call.tool})", partial(_fill, tool, batch, call.slot)))
+        batch.started(call.slot)  # from here on the function may run any of them
+    if not calls:
+        return None
+    results = BatchResults(slots)
+    awaited = function(calls, results)
+    if isawaitable(awaited):
+        return _finish(awaited, results)
+    results.check()
+    return None
+
+
+async def _finish(awaited: Awaitable[Any], results: BatchResults) -> None:
+    await awaited
+    results.check()
+
+
+def _fill(tool: Runnable, batch: HostBatch, slot: int, what: Any) -> None:
+    if isinstance(what, SlotError):
+        batch.finished(slot, encode_error(what))
+        return
+    try:
+        outcome = encode_result(what)
+    except ResultInvalid as error:
+        outcome = tool.failed(error)
+    tool.fill(batch, slot, outcome)

@@ -1,0 +1,170 @@
+"""Batches on the worker's event loop: coroutines and threads side by side.
+
+Owns who runs when. A batch is cut into *strands*: what has to happen in order is one strand, everything else is a
+strand of its own. Strands run at the same time: coroutines as tasks of the loop, plain functions of a `threads`
+source and single tools on threads. Must not know what a call is made of.
+
+A thread cannot be stopped. When the batch is cancelled, no further call is begun, and the batch ends when the
+running ones have returned (they can look at `Context.cancelled`); the worker's runtime decides how long it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from inspect import isawaitable
+from threading import Thread
+from typing import Any
+
+from toolsd.content import encode_result
+from toolsd.host import BatchCancelled, HostBatch, HostCall
+from toolsd.source import Source
+
+from .calls import PASSED_ON, Runnable
+from .handover import hand_over
+
+# How many threads one batch may have at a time, where the author set no bound of their own.
+_THREADS = 64
+
+
+async def run(batch: HostBatch, source: Source | None, tools: dict[str, Runnable]) -> None:
+    """Run every call of the batch and fill its slot. What may not stay in a slot is raised, after all has stopped."""
+    strands = list(_strands(batch, source, tools))
+    if len(strands) == 1:
+        await strands[0]
+        return
+    tasks = [asyncio.ensure_future(strand) for strand in strands]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _strands(
+    batch: HostBatch, source: Source | None, tools: dict[str, Runnable]
+) -> Iterable[Coroutine[Any, Any, None]]:
+    mine: list[HostCall] = []
+    on_threads: list[HostCall] = []
+    alone: list[HostCall] = []
+    for call in batch.calls:
+        tool = tools[call.tool]
+        if not tool.tool.single:
+            mine.append(call)
+        elif tool.asynchronous:
+            alone.append(call)
+        else:
+            on_threads.append(call)
+    if on_threads:
+        yield _threads(batch, on_threads, tools, _THREADS)
+    for call in alone:
+        yield _attempt(batch, call, tools[call.tool])
+    if source is None or not mine:
+        return
+    if source.batch_function is not None:
+        yield _awaited(hand_over(source.batch_function, batch, mine, tools))
+    elif source.scheduling == "sequential":
+        yield _in_order(batch, mine, tools)
+    else:
+        yield from _spread(batch, mine, tools, source)
+
+
+def _spread(
+    batch: HostBatch, calls: Sequence[HostCall], tools: dict[str, Runnable], source: Source
+) -> Iterable[Coroutine[Any, Any, None]]:
+    most = source.max_concurrency
+    threaded = [call for call in calls if source.scheduling == "threads" and not tools[call.tool].asynchronous]
+    if threaded:
+        yield _threads(batch, threaded, tools, most or _THREADS)
+    gate = asyncio.Semaphore(most) if most is not None else None
+    for call in calls:
+        if source.scheduling == "concurrent" or tools[call.tool].asynchronous:
+            yield _attempt(batch, call, tools[call.tool], gate)
+
+
+async def _awaited(done: Awaitable[None] | None) -> None:
+    if done is not None:
+        await done
+
+
+async def _in_order(batch: HostBatch, calls: Sequence[HostCall], tools: dict[str, Runnable]) -> None:
+    for call in calls:
+        if batch.cancelled:
+            raise BatchCancelled
+        await _attempt(batch, call, tools[call.tool])
+
+
+async def _attempt(batch: HostBatch, call: HostCall, tool: Runnable, gate: asyncio.Semaphore | None = None) -> None:
+    """Run one call on the loop and fill its slot."""
+    if gate is not None:
+        async with gate:
+            await _attempt(batch, call, tool)
+        return
+    arguments = tool.bind(batch, call)
+    if arguments is None:
+        return
+    clock = asyncio.timeout(tool.timeout)
+    try:
+        async with clock:
+            value = tool.begin(batch, call, arguments)
+            if isawaitable(value):
+                value = await value
+        outcome = encode_result(value)
+    except PASSED_ON:
+        raise
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        outcome = tool.failed(error)  # the tool awaited something that was cancelled: its own failure
+    except BaseException as error:  # noqa: BLE001 - whatever a tool raises stays in its slot
+        outcome = tool.timed_out() if isinstance(error, TimeoutError) and clock.expired() else tool.failed(error)
+    tool.fill(batch, call.slot, outcome)
+
+
+async def _threads(batch: HostBatch, calls: Sequence[HostCall], tools: dict[str, Runnable], most: int) -> None:
+    """Run each call on a thread; of more than `most` calls, the later ones take over threads that are done."""
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    waiting = deque(calls[most:])
+    running = min(most, len(calls))
+    raised: list[BaseException] = []
+
+    def ended(error: BaseException | None) -> None:
+        nonlocal running
+        running -= 1
+        if error is not None:
+            raised.append(error)
+            waiting.clear()
+        if not running:
+            over.set()
+
+    def work(call: HostCall) -> None:
+        error: BaseException | None = None
+        try:
+            while not batch.cancelled:
+                tools[call.tool].run(batch, call)
+                call = waiting.popleft()
+        except IndexError:
+            pass  # nobody waits any more
+        except BaseException as caught:  # noqa: BLE001 - handed to the loop, which raises it
+            error = caught
+        loop.call_soon_threadsafe(ended, error)
+
+    for call in calls[:most]:
+        try:
+            Thread(target=work, args=(call,), name=f"tool {call.tool}", daemon=True).start()
+        except RuntimeError as error:  # the system has no thread left
+            ended(error)
+    try:
+        await over.wait()
+    except asyncio.CancelledError:
+        waiting.clear()
+        await over.wait()
+        raise
+    if raised:
+        raise raised[0]
+    if batch.cancelled:
+        raise BatchCancelled
