@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 import psutil
+
 from benchlib import leash, work
 
 _REPEAT = '''"""A trivial source."""
