@@ -30,6 +30,8 @@ _NEVER = 3_600_000
 _CLOSED_EVENTS = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
 
 Frame = zmq.Frame
+Context = zmq.Context[zmq.Socket[bytes]]
+Socket = zmq.Socket[bytes]
 OnFrames = Callable[[list[Any]], None]
 
 _monitor_numbers = itertools.count()
@@ -44,10 +46,10 @@ class ConnectionClosed(Exception):
     """The connection of a `dealer(once=True)` could not be made or is lost. There will be no other."""
 
 
-def context() -> zmq.Context[zmq.Socket[bytes]]:
-    """A context of our own. Never made in a process that forks."""
-    made: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    made.set(zmq.MAX_SOCKETS, min(16_384, int(made.get(zmq.SOCKET_LIMIT))))
+def context(sockets: int = 16_384) -> Context:
+    """A context of our own, for so many sockets (each costs a few bytes even unused). Never made before a fork."""
+    made: Context = zmq.Context()
+    made.set(zmq.MAX_SOCKETS, min(sockets, int(made.get(zmq.SOCKET_LIMIT))))
     made.set(zmq.BLOCKY, 0)
     return made
 
@@ -119,9 +121,15 @@ def close_watched(socket: zmq.Socket[bytes], watching: zmq.Socket[bytes], *, lin
     watching.close(linger=0)
 
 
-def inherited_dealer(ctx: zmq.Context[Any], listener: int, address: str) -> zmq.Socket[bytes]:
-    """A DEALER bound on an inherited listening descriptor (ZMQ_USE_FD): needs no `socket()` and no `connect()`."""
-    socket = _configured(ctx, zmq.DEALER, 0)
+def inherited_dealer(
+    ctx: zmq.Context[Any], listener: int, address: str, *, hwm: int = 1000, linger: int = 1000
+) -> zmq.Socket[bytes]:
+    """A DEALER bound on an inherited listening descriptor (ZMQ_USE_FD): needs no `socket()` and no `connect()`.
+
+    `linger`: milliseconds that closing waits for the last messages to leave, so that a worker's last words arrive.
+    """
+    socket = _configured(ctx, zmq.DEALER, hwm)
+    socket.set(zmq.LINGER, linger)
     socket.set(zmq.USE_FD, listener)
     socket.bind(address)
     return socket
@@ -139,7 +147,10 @@ def receive(socket: zmq.Socket[bytes], heads: int = 1) -> list[Any]:
     Raises:
         zmq.Again: nothing is there.
     """
-    frames: list[Any] = [socket.recv(zmq.NOBLOCK, copy=heads > 0)]
+    return _whole(socket, [socket.recv(zmq.NOBLOCK, copy=heads > 0)], heads)
+
+
+def _whole(socket: zmq.Socket[bytes], frames: list[Any], heads: int) -> list[Any]:
     while socket.get(zmq.RCVMORE):
         if len(frames) < FRAMES_MAX:
             frames.append(socket.recv(zmq.NOBLOCK, copy=len(frames) < heads))
@@ -156,6 +167,11 @@ def receive_from(socket: zmq.Socket[bytes], known: Container[bytes]) -> list[Any
     if peer in known:
         return [peer, *receive(socket)]
     return [peer, *receive(socket, 0)]
+
+
+def await_message(socket: zmq.Socket[bytes], heads: int = 1) -> list[Any]:
+    """As `receive`, but waits for the message. Signal handlers run meanwhile; what they raise comes out of here."""
+    return _whole(socket, [socket.recv()], heads)
 
 
 def send(socket: zmq.Socket[bytes], frames: Sequence[Any]) -> bool:

@@ -1,0 +1,436 @@
+"""The node: starts, watches and ends the workers of one machine, and is their link to the core.
+
+Owns the forkserver, every worker's process, link, flight recorder, output and scratch directory. Decides nothing about
+turns: it executes worker instructions and reports what it saw as core events.
+
+Theory of operation. Every `StartWorker` ends in exactly one `WorkerExited`, which is the last event of that worker.
+The forkserver reports an exit the moment it happens; the worker's last messages may still be in the socket, so the
+report waits (briefly, and only if the flight recorder says that more was sent than has arrived). A death we caused
+has the reason that was set before the signal was sent, never one that was guessed afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import stat
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from signal import SIGKILL
+
+import msgspec
+import psutil  # type: ignore[import-untyped]
+
+from toolsd import flight, signals, transport
+from toolsd.core.events import BatchFailed, Event, WorkerExited, WorkerStarted, WorkerStartFailed
+from toolsd.core.instructions import (
+    CancelBatch,
+    Instruction,
+    KillReason,
+    KillWorker,
+    Note,
+    SendBatch,
+    StartWorker,
+    StopWorker,
+)
+from toolsd.core.model import ExitReport
+from toolsd.errors import CallState, Failure, LocalProtocolError
+from toolsd.forkserver import Exited, NotStarted, Report, Start, Started
+from toolsd.link import Link
+from toolsd.processes import ForkserverProcess, Output, close_all, diagnose, send_signal
+from toolsd.sandbox import plan_for
+
+# Starts that may be on their way to the forkserver at once: enough to keep it busy, and few descriptors in flight
+# (unix(7), ETOOMANYREFS).
+_STARTING = 8
+# How long a dead worker's last messages are waited for, and how often one looks. Seconds.
+_LAST_WORDS, _LOOK = 0.25, 0.002
+# How long an autopsy may take, and how long the stacks must not have grown to be called complete. Seconds.
+_AUTOPSY, _AUTOPSY_STEP = 0.2, 0.005
+# How long a worker may outlive its link. Longer than an exit takes to be reported.
+_LINGER = 1.0
+# How long the forkserver may take to kill everything and leave, in `close`.
+_FAREWELL = 6.0
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What a worker uses now. `rss` is bytes, `cpu` and `up` are seconds."""
+
+    pid: int
+    rss: int
+    cpu: float
+    up: float
+    threads: int
+
+
+class _Worker:
+    """One incarnation, from its `StartWorker` to its `WorkerExited`."""
+
+    def __init__(self, order: StartWorker, link: Link, recorder: flight.Reader, output: Output, scratch: str) -> None:
+        self.order = order
+        self.link = link
+        self.recorder = recorder
+        self.output = output
+        self.scratch = scratch
+        self.pid: int | None = None
+        self.pidfd = -1
+        self.reason: KillReason | None = None
+        self.ended = False
+        self.unsent: dict[int, int] = {}
+        self.timer: asyncio.TimerHandle | None = None
+
+    def later(self, loop: asyncio.AbstractEventLoop, delay: float, what: Callable[[], object]) -> None:
+        """The one thing this worker is waited for; a new wait replaces the old."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = loop.call_later(delay, what)
+
+
+class Node:
+    """Executes worker instructions. Lives on one loop, whose thread must live as long as the node."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        ctx: transport.Context,
+        runtime_dir: str,
+        emit: Callable[[Event], None],
+        note: Callable[[Note], None],
+    ) -> None:
+        """`runtime_dir` exists, is ours alone (0700), and gets a `workers` directory for sockets and scratch.
+
+        `emit` is never called from within `execute`.
+        """
+        self._loop = loop
+        self._ctx = ctx
+        self._emit_event = emit
+        self._note = note
+        self._root = os.path.join(runtime_dir, "workers")
+        shutil.rmtree(self._root, ignore_errors=True)
+        os.mkdir(self._root, 0o700)
+        self._directory = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._workers: dict[int, _Worker] = {}
+        self._queue: deque[StartWorker] = deque()
+        self._starting: set[int] = set()
+        self._removals: set[asyncio.Future[None]] = set()
+        self._closing = False
+        self._forkserver: ForkserverProcess | None = None
+        self._forkserver_gone = asyncio.Event()
+        self._wake_forkserver()
+
+    def execute(self, instruction: Instruction) -> None:
+        """Carry out a worker instruction; others are none of the node's business and are a `TypeError`."""
+        match instruction:
+            case SendBatch():
+                self._send_batch(instruction)
+            case StartWorker():
+                self._queue.append(instruction)
+                self._loop.call_soon(self._start_next)
+            case CancelBatch():
+                self._cancel_batch(instruction)
+            case StopWorker():
+                self._stop(instruction)
+            case KillWorker():
+                self._kill(instruction.worker, instruction.reason, instruction.autopsy)
+            case _:
+                raise TypeError(f"not for a node: {instruction!r}")
+
+    def figures(self) -> dict[int, Figures]:
+        """What each living worker uses, by incarnation. For people: read on demand, never used for decisions."""
+        found: dict[int, Figures] = {}
+        for number, worker in self._workers.items():
+            if worker.pid is None or worker.ended:
+                continue
+            try:
+                process = psutil.Process(worker.pid)
+                with process.oneshot():
+                    used = process.cpu_times()
+                    found[number] = Figures(
+                        worker.pid,
+                        process.memory_info().rss,
+                        used.user + used.system,
+                        max(0.0, time.time() - process.create_time()),
+                        process.num_threads(),
+                    )
+            except psutil.Error:
+                continue
+        return found
+
+    async def close(self) -> None:
+        """End every process and remove every file, within a bound. Emits nothing any more. Idempotent."""
+        if self._closing:
+            return
+        self._closing = True
+        self._queue.clear()
+        if self._forkserver is not None:
+            self._forkserver.close()
+            try:
+                await asyncio.wait_for(self._forkserver_gone.wait(), _FAREWELL)
+            except TimeoutError:
+                self._forkserver.kill()
+                await self._forkserver_gone.wait()
+        for worker in list(self._workers.values()):
+            self._dispose(worker)
+        if self._removals:
+            await asyncio.wait(self._removals)
+        os.close(self._directory)
+        await asyncio.to_thread(shutil.rmtree, self._root, True)
+
+    # --- births -----------------------------------------------------------------------------------------------------
+
+    def _wake_forkserver(self) -> ForkserverProcess:
+        if self._forkserver is None:
+            self._forkserver = ForkserverProcess(self._loop, self._reported, self._forkserver_died)
+        return self._forkserver
+
+    def _start_next(self) -> None:
+        while self._queue and len(self._starting) < _STARTING and not self._closing:
+            order = self._queue.popleft()
+            try:
+                self._start(order)
+            except (OSError, LocalProtocolError) as error:
+                self._not_started(order.worker, f"cannot start a worker of {order.source!r}: {error}")
+
+    def _start(self, order: StartWorker) -> None:
+        number = order.worker
+        forkserver = self._wake_forkserver()
+        link = Link(
+            self._loop,
+            self._ctx,
+            self._directory,
+            number,
+            emit=self._emit,
+            on_closed=partial(self._link_closed, number),
+        )
+        scratch = os.path.join(self._root, f"s{number}-{os.urandom(4).hex()}")
+        fds: list[int] = []
+        try:
+            recorder = flight.create(order.max_batches)
+            fds.append(recorder)
+            fds += (os.dup(link.listener.fileno()), os.dup(recorder))
+            read, write = os.pipe2(os.O_CLOEXEC)
+            fds += (read, write)
+            os.mkdir(scratch, 0o700)
+        except OSError:
+            close_all(fds)
+            link.close()
+            raise
+        output = Output(self._loop, read)
+        worker = _Worker(order, link, flight.Reader(recorder, order.max_batches), output, scratch)
+        self._workers[number] = worker
+        self._starting.add(number)
+        message = Start(number, order.source, order.launch, plan_for(order.launch, scratch))
+        forkserver.start(message, (*fds[1:3], write))
+
+    def _reported(self, report: Report, pidfd: int | None) -> None:
+        match report:
+            case Started():
+                self._started(report, -1 if pidfd is None else pidfd)
+            case NotStarted():
+                self._not_started(report.worker, report.message)
+            case Exited():
+                worker = self._workers.get(report.worker)
+                if worker is not None:
+                    self._exited(worker, report)
+
+    def _started(self, report: Started, pidfd: int) -> None:
+        self._starting.discard(report.worker)
+        worker = self._workers[report.worker]
+        worker.pid, worker.pidfd = report.pid, pidfd
+        if worker.reason is not None:  # somebody wanted it dead before it was born
+            send_signal(pidfd, SIGKILL)
+        self._emit(WorkerStarted(report.worker, report.pid))
+        worker.link.open()
+        self._start_next()
+
+    def _not_started(self, number: int, message: str) -> None:
+        """A worker that never became a process."""
+        self._starting.discard(number)
+        worker = self._workers.get(number)
+        self._emit(WorkerStartFailed(number, message))
+        self._emit(WorkerExited(number, ExitReport(reason=worker.reason if worker else None)))
+        if worker is not None:
+            self._dispose(worker)
+        self._start_next()
+
+    # --- batches ----------------------------------------------------------------------------------------------------
+
+    def _send_batch(self, order: SendBatch) -> None:
+        worker = self._workers.get(order.worker)
+        if worker is None or worker.ended:
+            if worker is not None:
+                worker.unsent[order.batch] = len(order.calls)  # its exit is on the way, and will say so
+            return
+        try:
+            worker.link.send_batch(order)
+        except LocalProtocolError as error:
+            failure = Failure("protocol_violation", f"the batch cannot be sent: {error.message}")
+            self._loop.call_soon(self._emit, BatchFailed(order.worker, order.batch, failure))
+
+    def _cancel_batch(self, order: CancelBatch) -> None:
+        worker = self._workers.get(order.worker)
+        if worker is None or worker.ended or (flying := worker.link.batches.get(order.batch)) is None:
+            return
+        worker.link.cancel_batch(order.batch)
+        worker.recorder.ask_cancel(flying.region, order.batch)
+        send_signal(worker.pidfd, signals.CANCEL)
+
+    # --- deaths -----------------------------------------------------------------------------------------------------
+
+    def _stop(self, order: StopWorker) -> None:
+        worker = self._workers.get(order.worker)
+        if worker is None or not worker.link.ready:
+            self._kill(order.worker, "stop", False)
+            return
+        if worker.reason is None and not worker.ended:
+            worker.reason = "stop"
+            worker.link.deinit()
+            worker.later(self._loop, order.grace, partial(send_signal, worker.pidfd, SIGKILL))
+
+    def _kill(self, number: int, reason: KillReason, autopsy: bool) -> None:
+        worker = self._workers.get(number)
+        if worker is None:
+            self._forget(number, reason)
+            return
+        if worker.ended:
+            return
+        if worker.reason is None or worker.reason == "stop":
+            worker.reason = reason
+        if worker.pidfd < 0:
+            return  # `_started` will see to it
+        if autopsy and send_signal(worker.pidfd, signals.STACKS):
+            self._autopsy(worker, self._loop.time() + _AUTOPSY, 0)
+        else:
+            send_signal(worker.pidfd, SIGKILL)
+
+    def _forget(self, number: int, reason: KillReason) -> None:
+        """Take a worker that was not even begun out of the queue."""
+        for order in self._queue:
+            if order.worker == number:
+                self._queue.remove(order)
+                self._loop.call_soon(self._emit, WorkerExited(number, ExitReport(reason=reason)))
+                return
+
+    def _autopsy(self, worker: _Worker, end: float, seen: int) -> None:
+        """Kill as soon as the stacks are complete (they have stopped growing) or the time is up."""
+        size = len(worker.recorder.stacks() or "")
+        if worker.ended:
+            return
+        if (size and size == seen) or self._loop.time() >= end:
+            send_signal(worker.pidfd, SIGKILL)
+        else:
+            worker.later(self._loop, _AUTOPSY_STEP, partial(self._autopsy, worker, end, size))
+
+    def _link_closed(self, number: int) -> None:
+        worker = self._workers.get(number)
+        if worker is None or worker.ended or self._closing:
+            return
+        if worker.reason is None:  # what we are killing anyway needs no charge
+            message = "its link broke while its process lives: it closed it, or sent a frame larger than is allowed"
+            worker.later(self._loop, _LINGER, partial(worker.link.misbehaved, message))
+
+    def _exited(self, worker: _Worker, report: Exited | None) -> None:
+        """The process is gone. `None`: so is the forkserver that could have said how."""
+        if worker.ended:
+            return
+        worker.ended = True
+        if worker.timer is not None:
+            worker.timer.cancel()
+        self._last_words(worker, report, self._loop.time() + _LAST_WORDS)
+
+    def _last_words(self, worker: _Worker, report: Exited | None, end: float) -> None:
+        if self._closing:
+            return
+        worker.link.drain()
+        if worker.link.received < worker.recorder.sent() and self._loop.time() < end:
+            self._loop.call_later(_LOOK, self._last_words, worker, report, end)
+            return
+        worker.output.close()
+        exit_report = _account(worker, report)
+        self._dispose(worker)
+        self._emit(WorkerExited(worker.order.worker, exit_report))
+
+    def _dispose(self, worker: _Worker) -> None:
+        """Give back everything the worker had."""
+        del self._workers[worker.order.worker]
+        if worker.timer is not None:
+            worker.timer.cancel()
+        worker.link.close()
+        worker.output.close()
+        worker.recorder.close()
+        if worker.pidfd >= 0:
+            self._loop.remove_reader(worker.pidfd)
+            os.close(worker.pidfd)
+            worker.pidfd = -1
+        removal = self._loop.run_in_executor(None, _remove, worker.scratch)
+        self._removals.add(removal)
+        removal.add_done_callback(self._removals.discard)
+
+    def _forkserver_died(self, process: ForkserverProcess) -> None:
+        self._forkserver = None
+        if self._closing:
+            self._forkserver_gone.set()
+            return
+        fields = (("pid", process.pid), ("status", process.exit_status), ("output", process.output.tail))
+        self._note(Note("error", "the forkserver died, and its workers with it; it is started again", fields))
+        for number in list(self._starting):
+            self._not_started(number, "the forkserver died")
+        for worker in list(self._workers.values()):
+            if not worker.ended:
+                send_signal(worker.pidfd, SIGKILL)
+                self._loop.add_reader(worker.pidfd, self._orphan_died, worker)
+
+    def _orphan_died(self, worker: _Worker) -> None:
+        self._loop.remove_reader(worker.pidfd)
+        self._exited(worker, None)
+
+    def _emit(self, event: Event) -> None:
+        if not self._closing:
+            self._emit_event(event)
+
+
+def _account(worker: _Worker, report: Exited | None) -> ExitReport:
+    """Everything that was seen of this death."""
+    exit_code, signal = diagnose(report.status) if report is not None else (None, None)
+    never: CallState = "not_sent"
+    states = {batch: (never,) * calls for batch, calls in worker.unsent.items()}
+    running = elapsed = None
+    for batch, flying in worker.link.batches.items():
+        seen = worker.recorder.read(flying.region, batch, len(flying.tools))
+        states[batch] = seen.states
+        if running is None and seen.running is not None:
+            running, elapsed = flying.tools[seen.running], seen.elapsed
+        elapsed = seen.elapsed if elapsed is None else elapsed
+    return ExitReport(
+        exit_code=exit_code,
+        signal=signal,
+        reason=worker.reason,
+        oom=worker.recorder.proof(),
+        peak_rss=report.peak_rss if report is not None else None,
+        stderr_tail=worker.output.tail,
+        stacks=worker.recorder.stacks(),
+        states=states,
+        running=running,
+        elapsed=elapsed,
+    )
+
+
+def _remove(directory: str) -> None:
+    """Remove a dead worker's scratch directory, also while the last of its descendants still dies in it."""
+    for _ in range(50):
+        shutil.rmtree(directory, onerror=_permit)
+        if not os.path.lexists(directory):
+            return
+        time.sleep(0.02)
+
+
+def _permit(_function: object, path: str, _error: object) -> None:
+    """A directory without write permission keeps what is in it; it is ours, so it gets it, and the next round works."""
+    for place in (os.path.dirname(path), path):
+        with contextlib.suppress(OSError):
+            if stat.S_ISDIR(os.lstat(place).st_mode):
+                os.chmod(place, 0o700)

@@ -1,0 +1,331 @@
+"""The worker runtime: what runs in a worker process around a Host.
+
+Owns the worker's end of the link, the order of its life (greet, load, ready, batches, close) and how a batch is
+stopped. Knows no kind of source: a Host is found by its name and only asked what `toolsd.host` says.
+
+Theory of operation. A source that blocks runs on the main thread, one batch at a time, and the same thread waits for
+the next message; while a batch runs, the socket belongs to the batch, whose lock orders the threads that send through
+it (libzmq allows a socket to change threads across a memory barrier). An asynchronous source gets an event loop, a
+task for each batch, and a socket that only the loop's thread touches.
+
+Cancel reaches an asynchronous batch as a message, which cancels its task. Blocked code cannot read messages, so the
+node also sends a signal: its handler looks into the flight recorder whether the batch that runs *now* is the one to
+stop, so a late signal never hits the next batch, and raises `BatchCancelled` in it, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import faulthandler
+import importlib
+import inspect
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections import deque
+from types import FrameType
+from typing import Any
+
+from toolsd import codec, flight, signals, transport
+from toolsd.errors import LocalProtocolError
+from toolsd.host import BatchCancelled, Host, Manifest, SourceLoadError
+from toolsd.launch import Launch
+from toolsd.messages import (
+    PROTOCOL_VERSION,
+    TO_WORKER,
+    Batch,
+    Bye,
+    CancelBatch,
+    Deinit,
+    Hello,
+    Message,
+    Ready,
+    Refused,
+    StartFailed,
+)
+from toolsd.running import RunningBatch
+from toolsd.transport import Port
+
+_EXIT_BROKEN = 1  # the source does not load, does not close, or memory ran out: the evidence says which
+_EXIT_REFUSED = 76
+# A MemoryError is proof of exhaustion only if the worker had really used most of what it may have.
+_NEAR = 0.75
+# How long one look for room in the node's queue lasts; there is always another. Seconds.
+_PATIENCE = 60.0
+_decoder = codec.Decoder(TO_WORKER)
+_in_batch: contextvars.ContextVar[RunningBatch | None] = contextvars.ContextVar("batch", default=None)
+
+
+def run(source: str, launch: Launch, listener: int, recorder: int) -> int:
+    """Be a worker until the end; gives the exit status. Called in a process that the sandbox has confined."""
+    sys.argv = [launch.path]
+    for stream in (sys.stdout, sys.stderr):  # what is printed before a death should be seen
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    writer = flight.Writer(recorder)
+    faulthandler.enable(file=recorder)
+    faulthandler.register(signals.STACKS, file=recorder, all_threads=True)
+    ctx = transport.context(sockets=8)
+    socket = transport.inherited_dealer(ctx, listener, "ipc:///worker")
+    worker = _Worker(launch, writer, socket)
+    try:
+        return worker.live(source)
+    except SystemExit as leaving:
+        return _status(leaving)
+    finally:
+        socket.close()
+        ctx.term()  # waits for the last words, for as long as the socket lingers
+
+
+class _Worker:
+    def __init__(self, launch: Launch, writer: flight.Writer, socket: transport.Socket) -> None:
+        self._launch = launch
+        self._writer = writer
+        self._socket = socket
+        self._main = threading.get_ident()
+        self._size_at_start = _memory().get("VmSize", 0)
+        self._batch: RunningBatch | None = None  # the one that blocks the main thread
+        self._shielded = False  # the main thread is in the middle of a message
+        self._deferred = False
+        signal.signal(signals.CANCEL, self._cancel_signal)
+
+    def live(self, source: str) -> int:
+        self._send(codec.encode(Hello((PROTOCOL_VERSION,), source, os.getpid())))
+        try:
+            module = importlib.import_module(f"toolsd_workers.{self._launch.kind}")
+            host: Host = module.make_host(self._launch)
+            manifest = host.load()
+        except BaseException as error:  # noqa: BLE001  # whatever a source does while loading is its load failure
+            return self._start_failed(error)
+        if manifest.asynchronous:
+            return _Asynchronous(self, host, manifest).serve()
+        try:
+            host.start()
+            self._send(_ready(manifest))
+        except BaseException as error:  # noqa: BLE001
+            return self._start_failed(error)
+        return self._serve(host)
+
+    # --- a source that blocks ---------------------------------------------------------------------------------------
+
+    def _serve(self, host: Host) -> int:
+        while True:
+            frames = transport.await_message(self._socket)
+            message = _decoder.decode(frames[0])
+            match message:
+                case Batch():
+                    self._run(host, RunningBatch(message, frames[1:], self._region(message), self._send))
+                case Deinit():
+                    return self._close(host)
+                case Refused():
+                    return refused(message)
+                case _:  # a CANCEL that came too late, or a kind of a later version
+                    pass
+
+    def _run(self, host: Host, batch: RunningBatch) -> None:
+        error: BaseException | None = None
+        try:
+            self._batch = batch
+            try:
+                host.run(batch)
+            except BaseException as raised:  # noqa: BLE001  # SystemExit and MemoryError are looked at below
+                error = raised
+            self._batch = None
+        except BatchCancelled as cancelled:  # the signal came in the instant in which the batch ended by itself
+            self._batch = None
+            error = error or (None if batch.complete else cancelled)
+        self.end(batch, error)
+
+    def end(self, batch: RunningBatch, error: BaseException | None) -> None:
+        """Answer for a batch that is over; leave if it means the end of the worker."""
+        if isinstance(error, SystemExit):
+            raise error
+        if isinstance(error, MemoryError):
+            self._leave_if_exhausted(error)
+        self._send(batch.close(error))
+
+    def _close(self, host: Host) -> int:
+        try:
+            host.close()
+        except Exception:  # noqa: BLE001  # it is leaving anyway; its output tells
+            traceback.print_exc()
+            return _EXIT_BROKEN
+        self._send(codec.encode(Bye()))
+        return 0
+
+    # --- both kinds -------------------------------------------------------------------------------------------------
+
+    def _region(self, message: Batch) -> flight.Region:
+        return self._writer.regions[message.region]
+
+    def _send(self, frames: list[Any]) -> None:
+        """Send, waiting for the node to read if it must; a cancel signal waits until the message is whole."""
+        main = threading.get_ident() == self._main
+        if main:
+            self._shielded = True
+        self._writer.sending()
+        while not transport.send(self._socket, frames):
+            transport.wait_sendable(self._socket, _PATIENCE)
+        if main:
+            self._shielded = False
+            if self._deferred:
+                self._deferred = False
+                self._interrupt(self._batch)
+
+    def _start_failed(self, error: BaseException) -> int:
+        if isinstance(error, SourceLoadError):
+            message = str(error)
+        elif isinstance(error, SystemExit):
+            message = f"the source called sys.exit({error.code!r}) while it was loading"
+        else:
+            message = "".join(traceback.format_exception_only(error)).strip()
+        detail = "".join(traceback.format_exception(error))[-16_384:]
+        self._send(codec.encode(StartFailed(message, detail)))
+        return _status(error) or _EXIT_BROKEN if isinstance(error, SystemExit) else _EXIT_BROKEN
+
+    def _cancel_signal(self, _number: int, _frame: FrameType | None) -> None:
+        batch = self._batch or _in_batch.get()
+        if self._shielded:
+            self._deferred = True
+        else:
+            self._interrupt(batch)
+
+    def _interrupt(self, batch: RunningBatch | None) -> None:
+        if batch is not None and batch.cancelled and not batch.interrupted:
+            batch.interrupted = True
+            raise BatchCancelled
+
+    def _leave_if_exhausted(self, error: MemoryError) -> None:
+        """Turn a MemoryError that came out of a batch into the end of the worker, if memory really was used up."""
+        limit = self._launch.limits.memory
+        if limit is None:
+            return
+        used = _memory()
+        peak = max(used.get("VmHWM", 0), used.get("VmPeak", 0) - self._size_at_start)
+        if peak >= _NEAR * limit:
+            self._writer.out_of_memory(f"MemoryError with {peak} bytes used at the peak, of a limit of {limit}")
+            traceback.print_exception(error)
+            raise SystemExit(_EXIT_BROKEN)
+
+
+class _Asynchronous:
+    """The loop of an asynchronous source: a task for each batch; only the loop's thread touches the socket."""
+
+    def __init__(self, worker: _Worker, host: Host, manifest: Manifest) -> None:
+        self._worker = worker
+        self._host = host
+        self._manifest = manifest
+        self._loop = asyncio.new_event_loop()
+        self._outbox: deque[list[Any]] = deque()
+        self._tasks: dict[int, tuple[RunningBatch, asyncio.Task[None]]] = {}
+        self._over: asyncio.Future[int] = self._loop.create_future()
+
+    def serve(self) -> int:
+        asyncio.set_event_loop(self._loop)
+        return self._loop.run_until_complete(self._live())
+
+    async def _live(self) -> int:
+        worker = self._worker
+        try:
+            starting = self._host.start()
+            if starting is not None:
+                await starting
+            worker._send(_ready(self._manifest))
+        except BaseException as error:  # noqa: BLE001
+            return worker._start_failed(error)
+        port = Port(self._loop, worker._socket, self._on_frames)
+        try:
+            return await self._over
+        finally:
+            port.detach()
+
+    def _on_frames(self, frames: list[Any]) -> None:
+        message: Message | None = _decoder.decode(frames[0])
+        match message:
+            case Batch():
+                batch = RunningBatch(message, frames[1:], self._worker._region(message), self._send)
+                self._tasks[batch.id] = (batch, self._loop.create_task(self._run(batch)))
+            case CancelBatch():
+                if message.batch in self._tasks:
+                    batch, task = self._tasks[message.batch]
+                    batch.cancel()
+                    task.cancel()
+            case Deinit():
+                self._closing = self._loop.create_task(self._close())
+            case Refused():
+                self._over.set_result(refused(message))
+            case _:
+                pass
+
+    async def _run(self, batch: RunningBatch) -> None:
+        error: BaseException | None = None
+        _in_batch.set(batch)
+        try:
+            running = self._host.run(batch)
+            if running is not None:
+                await running
+        except BaseException as raised:  # noqa: BLE001  # SystemExit and MemoryError are looked at by `end`
+            error = raised
+        _in_batch.set(None)
+        del self._tasks[batch.id]
+        if isinstance(error, asyncio.CancelledError) and batch.cancelled:
+            error = BatchCancelled()
+        self._flush()
+        self._worker.end(batch, error)
+
+    async def _close(self) -> None:
+        try:
+            closing = self._host.close()
+            if inspect.isawaitable(closing):
+                await closing
+        except Exception:  # noqa: BLE001  # it is leaving anyway; its output tells
+            traceback.print_exc()
+            self._over.set_result(_EXIT_BROKEN)
+            return
+        self._send(codec.encode(Bye()))
+        self._over.set_result(0)
+
+    def _send(self, frames: list[Any]) -> None:
+        """Send from any thread, in order: what another thread hands over leaves before what the loop sends next."""
+        self._outbox.append(frames)
+        if threading.get_ident() == self._worker._main:
+            self._flush()
+        else:
+            self._loop.call_soon_threadsafe(self._flush)
+
+    def _flush(self) -> None:
+        while self._outbox:
+            self._worker._send(self._outbox.popleft())
+
+
+def _ready(manifest: Manifest) -> list[Any]:
+    try:
+        return codec.encode(Ready(manifest.tools, manifest.reentrant and manifest.asynchronous))
+    except LocalProtocolError as error:
+        raise SourceLoadError(f"the declared tools cannot be sent: {error.message}") from error
+
+
+def refused(message: Refused) -> int:
+    print(f"refused by the node: {message.message}", file=sys.stderr)  # noqa: T201  # kept as evidence
+    return _EXIT_REFUSED
+
+
+def _status(leaving: SystemExit) -> int:
+    """The exit status that `sys.exit` asked for."""
+    if leaving.code is None or isinstance(leaving.code, int):
+        return (leaving.code or 0) & 0xFF
+    print(leaving.code, file=sys.stderr)  # noqa: T201  # as the interpreter does
+    return 1
+
+
+def _memory() -> dict[str, int]:
+    """Our own memory figures in bytes (proc(5), status)."""
+    figures = {}
+    with open("/proc/self/status", "rb") as file:
+        for line in file:
+            if line.startswith(b"Vm"):
+                name, value = line.split()[:2]
+                figures[name.decode().rstrip(":")] = int(value) * 1024
+    return figures
