@@ -32,6 +32,7 @@ VERBS = {
 
 EXIT_INTERRUPTED, EXIT_PIPE, EXIT_TERMINATED = 130, 141, 143
 
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -43,6 +44,13 @@ class Settings:
         self.socket: str | None = None
         self.verbosity = 0
         self.json = False
+
+
+def settings() -> Settings:
+    """The global options of the command line that is being run."""
+    found = click.get_current_context().find_object(Settings)
+    assert found is not None
+    return found
 
 
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -61,7 +69,9 @@ def _quieter(context: click.Context, _parameter: click.Parameter, value: int) ->
 def global_options(command: F) -> F:
     """Options that every verb takes, so that they may stand on either side of it."""
     for option in (
-        click.option("-q", "--quiet", count=True, expose_value=False, callback=_quieter, help="Log errors only."),
+        click.option(
+            "-q", "--quiet", count=True, expose_value=False, callback=_quieter, help="Log warnings and errors only."
+        ),
         click.option("-v", "--verbose", count=True, expose_value=False, callback=_keep("verbosity"), help="Log more."),
         click.option(
             "--socket", metavar="PATH", expose_value=False, callback=_keep("socket"), help="The daemon's socket."
@@ -145,19 +155,19 @@ def toolsd(context: click.Context) -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line; returns the exit status and never lets an exception through."""
     output.prepare_streams()
-    settings = Settings()
+    options = Settings()
     previous = signal.signal(signal.SIGTERM, _terminated)
     try:
-        return _run(arguments, settings)
+        return _run(arguments, options)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else EXIT_INTERNAL
     finally:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _run(arguments: list[str], settings: Settings) -> int:
+def _run(arguments: list[str], options: Settings) -> int:
     try:
-        status = toolsd.main(args=arguments, prog_name="toolsd", standalone_mode=False, obj=settings)
+        status = toolsd.main(args=arguments, prog_name="toolsd", standalone_mode=False, obj=options)
         sys.stdout.flush()
     except BrokenPipeError:
         return _reader_left()
@@ -168,26 +178,26 @@ def _run(arguments: list[str], settings: Settings) -> int:
         output.note(error.format_message())
         return EXIT_USAGE
     except click.ClickException as error:
-        _usage(error, settings)
+        _usage(error, options)
         return EXIT_USAGE
     except ToolsdError as error:
-        output.failed(error, json=settings.json)
+        output.failed(error, json=options.json)
         return error.exit_status
     except OSError as error:
         output.complain(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
         return EXIT_FAILED
     except Exception as error:  # noqa: BLE001  # the last line of defence: a bug ends in one line, too
-        output.bug(error, json=settings.json, whole=settings.verbosity > 0)
+        output.bug(error, json=options.json, whole=options.verbosity > 0)
         return EXIT_INTERNAL
     return status if isinstance(status, int) else 0
 
 
-def _usage(error: click.ClickException, settings: Settings) -> None:
+def _usage(error: click.ClickException, options: Settings) -> None:
     context = getattr(error, "ctx", None)
     output.failed_usage(
         " ".join(error.format_message().split()),
         context.command_path if context is not None else "toolsd",
-        json=settings.json,
+        json=options.json,
     )
 
 
