@@ -30,6 +30,7 @@ def toolsd() -> Toolsd:
         done = subprocess.run(
             [sys.executable, "-m", "toolsd", *arguments],
             input=stdin.encode() if isinstance(stdin, str) else stdin,
+            check=False,
             capture_output=True,
             timeout=timeout,
             env={**os.environ, **environ},

@@ -96,6 +96,27 @@ def json_option(command: F) -> F:
     )(command)
 
 
+class Duration(click.ParamType):
+    """A duration as the configuration writes it (`30s`), in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from toolsd.config import units
+
+        try:
+            return units.positive_duration(value)
+        except units.Unfit as unfit:
+            self.fail(f"{unfit}; {unfit.hint}" if unfit.hint else str(unfit), param, ctx)
+
+
+seconds = Duration()
+
+
+class ReaderLeft(Exception):
+    """Whoever read our output has closed it."""
+
+
 class Verbs(click.Group):
     """The group of verbs; imports a verb's module only when it is used."""
 
@@ -120,6 +141,15 @@ class Verbs(click.Group):
                 + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(VERBS)}")
             )
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        # click answers a broken pipe with status 1, which here means that a tool failed.
+        try:
+            status = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            raise ReaderLeft from error
+        return status
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
@@ -168,8 +198,7 @@ def run(arguments: list[str]) -> int:
 def _run(arguments: list[str], options: Settings) -> int:
     try:
         status = toolsd.main(args=arguments, prog_name="toolsd", standalone_mode=False, obj=options)
-        sys.stdout.flush()
-    except BrokenPipeError:
+    except ReaderLeft:
         return _reader_left()
     except (KeyboardInterrupt, click.Abort):
         output.complain("interrupted")
