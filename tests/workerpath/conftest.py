@@ -38,8 +38,9 @@ BOUND = 20.0
 class Bench:
     """Drives one node as the core would."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    node: Node
+
+    def __init__(self) -> None:
         self.events: list[Event] = []
         self.notes: list[Note] = []
         self._changed = asyncio.Event()
@@ -116,13 +117,12 @@ async def bench() -> Any:
     loop = asyncio.get_running_loop()
     ctx = transport.context()
     with tempfile.TemporaryDirectory(prefix="node-") as directory:
-        made: list[Bench] = []
-        node = Node(loop, ctx, directory, lambda event: made[0].emit(event), lambda note: made[0].notes.append(note))
-        made.append(Bench(node))
+        made = Bench()
+        made.node = Node(loop, ctx, directory, made.emit, made.notes.append)
         try:
-            yield made[0]
+            yield made
         finally:
-            await node.close()
+            await made.node.close()
             left = os.listdir(directory)
             await loop.shutdown_default_executor()
     ctx.term()

@@ -1,6 +1,6 @@
 """A kind of source for tests of the worker path: its tools do what their arguments say, good or bad.
 
-Loaded in workers as `toolsd_workers.probe`. `launch.options["load"]` says how loading goes, `"asynchronous"` which loop.
+Workers load it as `toolsd_workers.probe`; `launch.options` says how (`load`: Python, `asynchronous`: which loop).
 """
 
 from __future__ import annotations
