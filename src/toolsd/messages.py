@@ -11,18 +11,20 @@ on unread.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from toolsd.core.instructions import BatchRecord
-from toolsd.core.model import ToolSpec
+from toolsd.core.model import CancelOutcome, OnCrash, OnDefect, ToolSpec
 from toolsd.errors import Failure
 
 PROTOCOL_VERSION = 1
 
 Text = str | int
 Blob = bytes | int
+TURN_ID_MAX = 128
+TurnId = Annotated[str, msgspec.Meta(min_length=1, max_length=TURN_ID_MAX)]
 Slots = tuple[tuple[int, Blob], ...]
 
 
@@ -68,7 +70,7 @@ class Open(Message, frozen=True):
     """Tool names became known in a running stream (`events.NamesSeen`)."""
 
     kind = b"O"
-    turn: str
+    turn: TurnId
     names: tuple[str, ...]
     session: str | None = None
 
@@ -77,19 +79,19 @@ class Run(Message, frozen=True):
     """All calls of a turn (`events.TurnSubmitted`)."""
 
     kind = b"R"
-    turn: str
+    turn: TurnId
     calls: tuple[WireCall, ...]
     session: str | None = None
     deadline: float | None = None
     defects: tuple[str, ...] = ()
-    on_defect: str = "refuse"
-    on_crash: str | None = None
+    on_defect: OnDefect = "refuse"
+    on_crash: OnCrash | None = None
     stream: bool = False
 
 
 class CancelTurn(Message, frozen=True):
     kind = b"C"
-    turn: str
+    turn: TurnId
 
 
 class Ask(Message, frozen=True):
@@ -147,7 +149,7 @@ class Failed(Message, frozen=True):
 class CancelConfirmed(Message, frozen=True):
     kind = b"c"
     turn: str
-    outcome: str | None
+    outcome: CancelOutcome | None
 
 
 class Answer(Message, frozen=True):

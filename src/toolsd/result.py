@@ -14,7 +14,7 @@ from toolsd.errors import SlotError
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One call's slot after the turn.
+    """One call's slot after the turn. `index` is its place among the calls of the turn.
 
     `content` is what the tool gave (text, a JSON value, or a list of parts), `None` if it failed. `text` is what the
     model should read, for an error its message. `error` is `None` if `ok`.
@@ -26,11 +26,12 @@ class Result(msgspec.Struct, frozen=True):
     content: Any
     text: str
     error: SlotError | None = None
+    index: int = 0
 
 
-def read_result(id: str | None, tool: str, outcome: Any) -> Result:
+def read_result(id: str | None, tool: str, outcome: Any, index: int = 0) -> Result:
     """The result of a call from the outcome in its slot."""
     said = decode(outcome)
     if isinstance(said, Content):
-        return Result(id, tool, True, said.value, said.text)
-    return Result(id, tool, False, None, said.message, said)
+        return Result(id, tool, True, said.value, said.text, None, index)
+    return Result(id, tool, False, None, said.message, said, index)

@@ -220,12 +220,9 @@ def wait_sendable(socket: zmq.Socket[bytes], timeout: float) -> bool:
     return bool(socket.poll(max(0, int(timeout * 1000)), zmq.POLLOUT))
 
 
-def peer_descriptor(socket: zmq.Socket[bytes], frame: zmq.Frame) -> int | None:
+def peer_descriptor(frame: zmq.Frame) -> int:
     """The descriptor of the connection a received (not copied) frame came through; ties it to monitor events."""
-    try:
-        return int(frame.get(zmq.SRCFD))
-    except (zmq.ZMQError, TypeError, ValueError):
-        return None
+    return int(frame.get(zmq.SRCFD))
 
 
 class Port:

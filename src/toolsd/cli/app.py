@@ -96,14 +96,21 @@ def json_option(command: F) -> F:
     )(command)
 
 
-def seconds(text: str) -> float:
-    """The type of options that take a duration, written as in the configuration (`30s`)."""
-    from toolsd.config import units
+class Duration(click.ParamType):
+    """A duration as the configuration writes it (`30s`), in seconds."""
 
-    try:
-        return units.positive_duration(text)
-    except units.Unfit as unfit:
-        raise click.BadParameter(f"{unfit}; {unfit.hint}" if unfit.hint else str(unfit)) from unfit
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from toolsd.config import units
+
+        try:
+            return units.positive_duration(value)
+        except units.Unfit as unfit:
+            self.fail(f"{unfit}; {unfit.hint}" if unfit.hint else str(unfit), param, ctx)
+
+
+seconds = Duration()
 
 
 class ReaderLeft(Exception):

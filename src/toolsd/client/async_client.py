@@ -1,0 +1,208 @@
+"""The client: a coordinator's tools, called from a program.
+
+Owns its links and, when made by `local`, the coordinator embedded in this process. Must not know sockets or how a
+turn proceeds (`async_turn`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+
+from toolsd import messages, runtime
+from toolsd.client.async_link import AsyncLink, AsyncLinks, blocking
+from toolsd.client.async_turn import AsyncTurn, OnReport
+from toolsd.client.calls import Arguments, normalised
+from toolsd.client.views import Tool, tools_of
+from toolsd.core.model import OnCrash, OnDefect
+from toolsd.embedded import Embedded
+from toolsd.errors import CoordinatorLost, UsageError
+from toolsd.result import Result
+from toolsd.streams import CompletionAssembler, StreamBudget
+
+CONNECT_TIMEOUT = 5.0
+
+
+class AsyncClient:
+    """A client of one coordinator. Made by `connect` or `local`, used as a context manager or ended with `close()`.
+
+    It connects when it is first used. When its coordinator was lost, the next turn tries to connect again.
+    """
+
+    def __init__(self, address: str | None, embedded: Embedded | None, timeout: float) -> None:
+        self._address = address
+        self._embedded = embedded
+        self._links = AsyncLinks(os.path.basename(sys.argv[0]) or "python", timeout)
+
+    @classmethod
+    def connect(cls, address: str | None = None, *, timeout: float = CONNECT_TIMEOUT) -> Self:
+        """A client of a running daemon: `ipc:///path`, or (None) the one of this user. `timeout` is seconds."""
+        return cls(address, None, timeout)
+
+    @classmethod
+    def local(cls, config: str | os.PathLike[str] | None = None, *, timeout: float = CONNECT_TIMEOUT) -> Self:
+        """A client with a coordinator of its own in this process, with the sources of `config` (a `toolsd.toml`).
+
+        No daemon is needed; the workers end with the client.
+        """
+        return cls(None, Embedded(config), timeout)
+
+    async def open(self) -> Self:
+        """Connect now.
+
+        Raises:
+            ConfigError: the configuration of a local client has mistakes.
+            CoordinatorUnreachable: nobody answers within the bound; says how to start a daemon.
+            VersionMismatch: the coordinator speaks another protocol version.
+        """
+        await self.link()
+        return self
+
+    async def close(self) -> None:
+        """End the connections, and the embedded coordinator with its workers. Idempotent."""
+        self._links.close()
+        if self._embedded is not None:
+            await blocking(self._embedded.stop)
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await self.open()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- turns ------------------------------------------------------------------------------------------------------
+
+    def turn(
+        self,
+        *,
+        session: str | None = None,
+        deadline: float | None = None,
+        on_crash: OnCrash | None = None,
+        on_defect: OnDefect = "refuse",
+        on_report: OnReport | None = None,
+        format: str = "auto",
+        strict: bool = False,
+        idle: float | None = 300.0,
+        total: float | None = 3600.0,
+        budget: StreamBudget | None = None,
+        id: str | None = None,
+    ) -> AsyncTurn:
+        """A new turn, for one completion of the model.
+
+        `session` pins it to one replica of every source that keeps state. `deadline` is seconds for all of its calls,
+        counted from `finish`. `on_crash` "fail_calls" puts a worker's death into the slots of its calls instead of
+        failing the turn (None: as the source is configured). `on_defect` "run" runs a damaged completion all the same.
+        `on_report` is called with every `CallReport` of a running call. `format` names the stream's format, `strict`
+        repairs nothing in it; `idle` and `total` are its clocks in seconds, `budget` its size. `id` names the turn.
+
+        Raises:
+            UsageError: an unknown format, or an id that is empty or longer than 128 characters.
+        """
+        if id is not None and not 0 < len(id) <= messages.TURN_ID_MAX:
+            raise UsageError(f"a turn id has 1 to {messages.TURN_ID_MAX} characters")
+        return AsyncTurn(
+            self,
+            id or secrets.token_hex(8),
+            CompletionAssembler(format, strict=strict, budget=budget),
+            session=session,
+            deadline=deadline,
+            on_crash=on_crash,
+            on_defect=on_defect,
+            on_report=on_report,
+            idle=idle,
+            total=total,
+        )
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Arguments = None,
+        *,
+        session: str | None = None,
+        deadline: float | None = None,
+        on_report: OnReport | None = None,
+    ) -> Result:
+        """Call one tool. `arguments` is a dict or JSON text.
+
+        Raises: as `AsyncTurn.finish`. An error of the call itself is in the result, not raised.
+        """
+        turn = self.turn(session=session, deadline=deadline, on_report=on_report)
+        return (await turn.run(normalised([(tool, arguments)])))[0]
+
+    async def run(
+        self,
+        calls: Iterable[Any],
+        *,
+        session: str | None = None,
+        deadline: float | None = None,
+        on_crash: OnCrash | None = None,
+        on_report: OnReport | None = None,
+    ) -> list[Result]:
+        """Run finished calls as one turn: results in their order.
+
+        A call is `("tool", {...})`, `{"tool": ..., "arguments": ..., "id": ...}`, or an OpenAI tool call.
+
+        Raises: as `AsyncTurn.finish`.
+        """
+        turn = self.turn(session=session, deadline=deadline, on_crash=on_crash, on_report=on_report)
+        return await turn.run(normalised(calls))
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    async def tools(self) -> list[Tool]:
+        """All tools that can be called, in the order of the configuration."""
+        return tools_of(await self._ask("tools"))
+
+    async def ps(self) -> dict[str, Any]:
+        """What the coordinator is doing: sources, workers, turns, clients. A JSON object."""
+        body: dict[str, Any] = await self._ask("ps")
+        return body
+
+    async def stop(self, *, now: bool = False) -> None:
+        """Stop the coordinator and wait until it is gone: open turns may finish, unless `now`."""
+        link = await self.link()
+        gone = link.routes.open("gone")
+        await self._ask("stop", now=now)
+        try:
+            await link.next(gone)
+        except CoordinatorLost:
+            return
+
+    async def _ask(self, what: str, **args: Any) -> Any:
+        link = await self.link()
+        number = link.routes.next_ask()
+        inbox = link.routes.open(number)
+        try:
+            await link.send(messages.Ask(number, what, args))
+            answer = (await link.next(inbox)).message
+        finally:
+            link.routes.close(number)
+        assert isinstance(answer, messages.Answer)
+        if answer.error is not None:
+            raise UsageError(answer.error)
+        return answer.body
+
+    # --- links ------------------------------------------------------------------------------------------------------
+
+    async def link(self) -> AsyncLink:
+        """A link that works: the existing one or a new one."""
+        if self._address is None:
+            if self._embedded is not None:
+                await blocking(self._embedded.start)
+                return await self._links.current(self._embedded.address)
+            self._address = runtime.address_of(runtime.socket_path())
+        return await self._links.current(self._address)
+
+    def existing_link(self) -> AsyncLink | None:
+        """The link if there is one, without waiting."""
+        return self._links.existing()

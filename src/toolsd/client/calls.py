@@ -1,0 +1,85 @@
+"""Calls as callers have them, into calls as they are sent: pure.
+
+Owns which shapes `client.call` and `client.run` take. Must not know links or turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from toolsd import codec
+from toolsd.errors import UsageError
+from toolsd.messages import WireCall
+from toolsd.streams import AssembledCall
+from toolsd.streams.arguments import encodable
+
+Arguments = Mapping[str, Any] | str | None
+
+
+def argument_text(arguments: Arguments) -> str:
+    """Arguments as JSON text. A text is taken as it is.
+
+    Raises:
+        UsageError: there is no JSON for it.
+    """
+    if arguments is None:
+        return "{}"
+    if isinstance(arguments, str):
+        return arguments
+    if not isinstance(arguments, Mapping):
+        raise UsageError(f"arguments are a dict or JSON text, not {type(arguments).__name__}")
+    try:
+        return msgspec.json.encode(dict(arguments)).decode()
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise UsageError(f"the arguments have no JSON form: {error}") from error
+
+
+def normalised(calls: Iterable[Any]) -> tuple[AssembledCall, ...]:
+    """Finished calls in any of the shapes they come in.
+
+    A call is `(tool, arguments)`, `{"tool", "arguments", "id"?}`, an OpenAI tool call (`{"id", "function": {"name",
+    "arguments"}}`, dict or SDK object), or an `AssembledCall`.
+
+    Raises:
+        UsageError: one is none of these; says which.
+    """
+    return tuple([_normal(index, call) for index, call in enumerate(calls)])
+
+
+def _normal(index: int, call: Any) -> AssembledCall:
+    if isinstance(call, AssembledCall):
+        return call
+    if isinstance(call, tuple) and len(call) == 2:
+        id_, (tool, arguments) = None, call
+    else:
+        function = _get(call, "function")
+        id_ = _get(call, "id")
+        tool = _get(call, "tool") if function is None else _get(function, "name")
+        arguments = _get(call if function is None else function, "arguments")
+    if not isinstance(tool, str) or not (id_ is None or isinstance(id_, str)):
+        raise UsageError(
+            f"call {index} is not a call: {call!r:.200}",
+            hint='give ("tool", {...}), {"tool": ..., "arguments": ...} or an OpenAI tool call',
+        )
+    text = argument_text(arguments)
+    # What no message can carry becomes the defect of this call alone: the tool is not run, the slot says why.
+    sendable = (None if id_ is None else encodable(id_), encodable(tool), encodable(text))
+    defects = () if sendable == (id_, tool, text) else ("lone_surrogate",)
+    return AssembledCall(index, *sendable, None, defects)
+
+
+def _get(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+
+
+def to_wire(calls: Sequence[AssembledCall], frames: codec.Frames) -> tuple[WireCall, ...]:
+    """Calls for a `Run`; large arguments go to `frames`.
+
+    Raises:
+        LocalProtocolError: arguments are larger than a frame may be.
+    """
+    put = frames.put
+    return tuple([WireCall(call.id, call.name, put(call.arguments), call.defect) for call in calls])

@@ -1,0 +1,313 @@
+# Made from async_turn.py by scripts/unasync. Do not edit.
+"""A turn as its caller sees it: deltas in, results out.
+
+Owns the state of one turn on the client's side. The deltas are assembled here, in the caller's process; one message
+takes the finished calls to the coordinator. Must not know sockets.
+
+Theory of operation.
+
+    open ──▶ submitted ──▶ over            `open ─▶ over`: cancelled, or the stream broke its bounds
+
+While it is open, names of tools that become known are told to the coordinator, as a hint only. Whoever leaves a
+submitted turn before it is over (an exception, Ctrl-C, a loop that breaks) cancels it on the way out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Callable, Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from toolsd import codec, messages
+from toolsd.client.sync_link import Link
+from toolsd.client.calls import to_wire
+from toolsd.client.routes import Arrival, Inbox, cancel_key
+from toolsd.client.views import CallReport
+from toolsd.content import unpack_report
+from toolsd.core.instructions import BatchRecord
+from toolsd.core.model import CancelOutcome, OnCrash, OnDefect
+from toolsd.errors import Failure, PeerProtocolError, ToolsdError, UsageError, turn_failed
+from toolsd.result import Result, read_result
+from toolsd.streams import AssembledCall, CompletionAssembler, StreamWatchdog
+
+if TYPE_CHECKING:
+    from toolsd.client.sync_client import Client
+
+OnReport = Callable[[CallReport], None]
+
+
+class Turn:
+    """One turn, made by `client.turn()`. Use it once.
+
+    `id` names it everywhere (logs, `toolsd ps`). `calls` are its calls, `batches` says where each part of it ran;
+    both are there once it was submitted and has ended.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        turn: str,
+        assembler: CompletionAssembler,
+        *,
+        session: str | None,
+        deadline: float | None,
+        on_crash: OnCrash | None,
+        on_defect: OnDefect,
+        on_report: OnReport | None,
+        idle: float | None,
+        total: float | None,
+    ) -> None:
+        self.id = turn
+        self.calls: tuple[AssembledCall, ...] = ()
+        self.batches: tuple[BatchRecord, ...] = ()
+        self._client = client
+        self._assembler = assembler
+        self._session = session
+        self._deadline = deadline
+        self._on_crash: OnCrash | None = on_crash
+        self._on_defect: OnDefect = on_defect
+        self._on_report = on_report
+        self._bounds = (idle, total)
+        self._clock: StreamWatchdog | None = None
+        self._state: Literal["open", "submitted", "over"] = "open"
+        self._over_because = ""
+        self._link: Link | None = None
+        self._inbox: Inbox | None = None
+        self._results: dict[int, Result] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if self._state == "open":
+            self._give_up("left before it was finished")
+
+    # --- deltas in --------------------------------------------------------------------------------------------------
+
+    def observe(self, deltas: Iterable[Any] | None) -> None:
+        """Take the OpenAI `tool_calls` deltas of one chunk: a list of dicts or SDK objects, an empty list, or None.
+
+        Raises:
+            UsageError: the turn was finished or cancelled before.
+            CompletionDefective: the stream is beyond its clocks or its budget; the turn is over.
+        """
+        self._expect_open("observe")
+        self._assembler.observe(deltas)
+        self._watch()
+
+    def feed(self, chunk: Any) -> None:
+        """Take one chunk of the stream as the SDK gave it, as a dict, or as raw text or bytes.
+
+        Raises: as `observe`.
+        """
+        self._expect_open("feed")
+        self._assembler.feed(chunk)
+        self._watch()
+
+    def _watch(self) -> None:
+        """Apply the stream's bounds, and warm the sources of tools that were just named."""
+        now = time.monotonic()
+        if self._clock is None:
+            idle, total = self._bounds
+            self._clock = StreamWatchdog(idle, total, now=now)
+        code = self._assembler.stopped or self._clock.expired(now)
+        if code is not None:
+            self._give_up(f"its stream ended with {code}")
+            raise turn_failed(Failure("completion_defective", _BOUND_TEXTS[code], cause=code))
+        self._clock.saw(now)
+        names = self._assembler.new_names()
+        if names:
+            with contextlib.suppress(ToolsdError):  # a hint; if the link is in trouble, finish() will say so
+                self._announce(names)
+
+    def _announce(self, names: tuple[str, ...]) -> None:
+        link = self._link = self._link or self._client.existing_link()
+        if link is not None and link.usable:
+            link.post(messages.Open(self.id, names, self._session))
+
+    # --- results out ------------------------------------------------------------------------------------------------
+
+    def finish(self, finish_reason: str | None = None) -> list[Result]:
+        """The stream is complete: run its calls and wait for all results, in the order of the calls.
+
+        `finish_reason` is the provider's, where it was not part of what was fed.
+
+        Raises:
+            TurnFailed: the subclass that names the cause; no result of the turn is usable.
+            CoordinatorUnreachable, CoordinatorLost: there is no coordinator, or it went away meanwhile.
+            LocalProtocolError: the calls are larger than the protocol carries.
+            UsageError: the turn was finished or cancelled before.
+        """
+        self._submit(self._assemble(finish_reason, "finish"), stream=self._on_report is not None)
+        return self._all()
+
+    def landed(self, finish_reason: str | None = None) -> Iterator[Result]:
+        """As `finish`, and gives each result when it lands; `results` has them in the order of the calls afterwards."""
+        self._submit(self._assemble(finish_reason, "iterate"), stream=True)
+        try:
+            while self._state == "submitted":
+                for result in self._next():
+                    yield result
+        finally:
+            self._leave()
+
+    def __iter__(self) -> Iterator[Result]:
+        return self.landed()
+
+    def run(self, calls: Sequence[AssembledCall]) -> list[Result]:
+        """Run finished calls, for a turn that was not streamed. Raises as `finish`."""
+        self._expect_open("run")
+        self._submit((tuple(calls), ()), stream=self._on_report is not None)
+        return self._all()
+
+    @property
+    def results(self) -> list[Result]:
+        """All results in the order of the calls, once the turn ended well. Raises UsageError before."""
+        if self._state != "over" or len(self._results) != len(self.calls):
+            raise UsageError(
+                f"turn {self.id} has no results{f': it was {self._over_because}' * bool(self._over_because)}"
+            )
+        return [self._results[index] for index in range(len(self.calls))]
+
+    def cancel(self) -> CancelOutcome:
+        """Stop the turn; may be called from another thread than the one that waits in `finish`.
+
+        Returns how it ended, once that is true: `stopped` (by itself, or nothing ran yet), `killed` (its worker had to
+        be), `finished_first`.
+
+        Raises:
+            CoordinatorUnreachable, CoordinatorLost: there is no coordinator to ask.
+        """
+        if self._state == "over":
+            return "finished_first"
+        if self._state == "open":
+            self._give_up("cancelled")
+            return "stopped"
+        link = self._client.link()
+        key = cancel_key(self.id)
+        inbox = link.routes.open(key)
+        try:
+            link.send(messages.CancelTurn(self.id))
+            arrival = link.next(inbox)
+        finally:
+            link.routes.close(key)
+        assert isinstance(arrival.message, messages.CancelConfirmed)
+        return arrival.message.outcome or "finished_first"
+
+    # --- the way of a turn ------------------------------------------------------------------------------------------
+
+    def _expect_open(self, what: str) -> None:
+        if self._state == "submitted" or (self._state == "over" and not self._over_because):
+            raise UsageError(f"cannot {what}: turn {self.id} was finished before", hint="a turn is used once")
+        if self._state == "over":
+            raise UsageError(f"cannot {what}: turn {self.id} was {self._over_because}", hint="a turn is used once")
+
+    def _assemble(self, finish_reason: str | None, what: str) -> tuple[tuple[AssembledCall, ...], tuple[str, ...]]:
+        self._expect_open(what)
+        now = time.monotonic()
+        if self._clock is not None and self._assembler.stopped is None:
+            code = self._clock.expired(now)
+            if code is not None:
+                self._assembler.fail(code)
+        assembly = self._assembler.finish(finish_reason)
+        return assembly.calls, assembly.defects
+
+    def _submit(self, assembled: tuple[tuple[AssembledCall, ...], tuple[str, ...]], *, stream: bool) -> None:
+        self.calls, defects = assembled
+        self._state = "submitted"
+        try:
+            if not self.calls and not defects:
+                self._end("")
+                return
+            frames = codec.Frames()
+            run = messages.Run(
+                self.id,
+                to_wire(self.calls, frames),
+                self._session,
+                self._deadline,
+                defects,
+                self._on_defect,
+                self._on_crash,
+                stream,
+            )
+            link = self._link
+            if link is None or not link.usable:
+                link = self._link = self._client.link()
+            self._inbox = link.routes.open(self.id)
+            link.send(run, frames.frames)
+        except BaseException:
+            self._leave()
+            raise
+
+    def _all(self) -> list[Result]:
+        while self._state == "submitted":
+            self._next()
+        return self.results
+
+    def _next(self) -> list[Result]:
+        """The results that come next, none if it was something else that came."""
+        assert self._link is not None and self._inbox is not None
+        try:
+            return self._take(self._link.next(self._inbox))
+        except BaseException:
+            self._leave()
+            raise
+
+    def _take(self, arrival: Arrival) -> list[Result]:
+        message = arrival.message
+        if isinstance(message, messages.Progress):
+            self._report(message, arrival.frames)
+            return []
+        if isinstance(message, messages.Failed):
+            self._end("failed")
+            raise turn_failed(message.failure)
+        if not isinstance(message, (messages.Results, messages.Done)):
+            raise PeerProtocolError(f"the coordinator answered a turn with {type(message).__name__}")
+        new = []
+        for index, value in message.results:
+            if not 0 <= index < len(self.calls) or index in self._results:
+                raise PeerProtocolError(f"the coordinator sent a result for call {index} of {len(self.calls)} twice")
+            call = self.calls[index]
+            result = self._results[index] = read_result(call.id, call.name, codec.payload(value, arrival.frames), index)
+            new.append(result)
+        if isinstance(message, messages.Done):
+            if len(self._results) != len(self.calls):
+                raise PeerProtocolError(f"the turn ended with {len(self._results)} of {len(self.calls)} results")
+            self.batches = message.batches
+            self._end("")
+        return new
+
+    def _report(self, message: messages.Progress, frames: list[Any]) -> None:
+        if self._on_report is not None and 0 <= message.index < len(self.calls):
+            call = self.calls[message.index]
+            report = unpack_report(codec.payload(message.payload, frames))
+            self._on_report(CallReport(message.index, call.id, call.name, report))
+
+    def _leave(self) -> None:
+        """Left before it was over: nobody will take its results, so it is cancelled."""
+        if self._state == "submitted":
+            self._give_up("left before it was over")
+
+    def _give_up(self, because: str) -> None:
+        self._end(because)
+        if self._link is not None and self._link.usable:
+            with contextlib.suppress(ToolsdError):
+                self._link.post(messages.CancelTurn(self.id))
+
+    def _end(self, because: str) -> None:
+        self._state = "over"
+        self._over_because = because
+        if self._link is not None:
+            self._link.routes.close(self.id)
+
+
+_BOUND_TEXTS = {
+    "stream_idle": "nothing came from the model's stream for longer than its idle limit",
+    "stream_timeout": "the model's stream took longer than its total limit",
+    "budget_bytes": "the model's stream has more bytes than its budget allows",
+    "budget_calls": "the model's stream has more calls than its budget allows",
+}

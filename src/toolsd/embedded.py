@@ -1,0 +1,114 @@
+"""A coordinator inside this process: the same Service, on a thread of its own, at a private place.
+
+Owns the thread. Must not know turns or clients: a client connects to `address` as it would to a daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+
+from toolsd import config as configuration
+from toolsd.errors import ToolsdError, UsageError
+from toolsd.runtime import Place
+from toolsd.service import Service
+
+
+class Embedded:
+    """Started at most once, stopped at the latest when the interpreter ends."""
+
+    def __init__(self, config: str | os.PathLike[str] | None) -> None:
+        self._config = config
+        self._guard = threading.Lock()
+        self._running: _Running | None = None
+        self._finalizer: weakref.finalize[[], Embedded] | None = None
+
+    @property
+    def address(self) -> str:
+        assert self._running is not None
+        return self._running.place.address
+
+    def start(self) -> None:
+        """Start and wait until clients are heard. Idempotent.
+
+        Raises:
+            ConfigError: the configuration has mistakes, or a required source does not start.
+            UsageError: it was started by the process this one was forked from.
+        """
+        with self._guard:
+            if self._running is not None:
+                self._running.check_process()
+                return
+            loaded = configuration.load(self._config)
+            running = _Running(Place.private(), loaded)
+            running.start()
+            self._running = running
+            # The interpreter's end must not leave a directory or wait for a thread that nobody stops.
+            self._finalizer = weakref.finalize(self, running.stop)
+
+    def stop(self) -> None:
+        """Kill the workers, end the thread, remove the files. Idempotent."""
+        if self._finalizer is not None:
+            self._finalizer()
+
+
+class _Running:
+    def __init__(self, place: Place, loaded: configuration.Config) -> None:
+        self.place = place
+        self._loaded = loaded
+        self._pid = os.getpid()
+        self._ready = threading.Event()
+        self._failed: BaseException | None = None
+        self._service: Service | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._main, name="toolsd-coordinator", daemon=True)
+
+    def check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise UsageError(
+                f"this client's coordinator lives in process {self._pid}, not in its fork {os.getpid()}",
+                hint="make a local client in the child",
+            )
+
+    def start(self) -> None:
+        self._thread.start()
+        self._ready.wait()
+        if self._failed is not None:
+            self._thread.join()
+            raise self._failed
+
+    def stop(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        if self._loop is not None and self._service is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._service.stop)
+        self._thread.join()
+
+    def _main(self) -> None:
+        try:
+            with self.place:
+                asyncio.run(self._serve())
+        except ToolsdError as error:
+            self._failed = error
+        except BaseException as error:  # noqa: BLE001  # handed to the thread that waits in `start`
+            self._failed = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        sources = self._loaded.sources
+        # Without required sources nothing is waited for: a slow one delays nobody but those who call it.
+        wait_for_all = any(source.required for source in sources)
+        self._service = Service(
+            sources,
+            self.place,
+            on_listening=None if wait_for_all else self._tell,
+            on_ready=self._tell if wait_for_all else None,
+        )
+        await self._service.run()
+
+    def _tell(self, service: Service) -> None:
+        self._ready.set()
