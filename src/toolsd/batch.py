@@ -1,6 +1,6 @@
 """A batch as the author of an `invoke_batch` sees it: calls to look at, slots to fill.
 
-Owns the rule that a slot is filled once, with a value or a text. Must not know how the batch came or where it goes.
+Owns their shape. Must not know how the batch came, where it goes, or what is done about a slot that is filled twice.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any, overload
 
 from toolsd.context import Context
 from toolsd.errors import SlotError
-from toolsd.host import SlotMisuse
 
 
 class BatchCall:
@@ -46,41 +45,27 @@ class BatchCall:
 
 
 class Slot:
-    """Where the result of one call goes."""
+    """Where the result of one call goes. Filling it twice raises SlotMisuse and fails the batch."""
 
-    __slots__ = ("_fill", "filled", "misused", "name")
+    __slots__ = ("_fill", "_name", "filled")
 
     def __init__(self, name: str, fill: Callable[[Any], None]) -> None:
-        self.name = name
         self.filled = False
-        self.misused = False
+        self._name = name
         self._fill = fill
 
     def __repr__(self) -> str:
-        return f"<slot of {self.name}, {'filled' if self.filled else 'empty'}>"
+        return f"<slot of {self._name}, {'filled' if self.filled else 'empty'}>"
 
     def ok(self, value: Any) -> None:
-        """Fill the slot with a result.
-
-        Raises:
-            SlotMisuse: it is filled already.
-        """
-        self._take(value)
+        """Fill the slot with a result."""
+        self._fill(value)
+        self.filled = True
 
     def fail(self, message: str) -> None:
-        """Fill the slot with an error; `message` is for the model.
-
-        Raises:
-            SlotMisuse: it is filled already.
-        """
-        self._take(SlotError("tool_error", str(message)))
-
-    def _take(self, what: Any) -> None:
-        if self.filled:
-            self.misused = True
-            raise SlotMisuse(f"the slot of {self.name} is filled twice")
+        """Fill the slot with an error; `message` is for the model."""
+        self._fill(SlotError("tool_error", str(message)))
         self.filled = True
-        self._fill(what)
 
 
 class BatchResults(Sequence[Slot]):
@@ -102,9 +87,3 @@ class BatchResults(Sequence[Slot]):
         if isinstance(at, int) and not -len(self._slots) <= at < len(self._slots):
             raise IndexError(f"there is no slot {at}: the batch has {len(self._slots)} calls")
         return self._slots[at]
-
-    def check(self) -> None:
-        """Raises SlotMisuse if a slot was filled twice, even if the author's code has caught that."""
-        twice = [slot.name for slot in self._slots if slot.misused]
-        if twice:
-            raise SlotMisuse(f"filled twice: {', '.join(twice)}")

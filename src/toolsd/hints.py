@@ -10,10 +10,11 @@ up in `sys.modules` and never imported: if the author's module has not loaded it
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -28,20 +29,19 @@ DEFINITION = "#/$defs/{name}"
 _GREEDY: tuple[Any, ...] = (str, dict, object, Any)
 
 
-class Misfit(msgspec.Struct, frozen=True):
-    """One thing wrong with the arguments. `path` begins with `$`; `expected` and `got` are words for a model."""
-
-    path: str
-    expected: str
-    got: str | None = None
+Step = str | int
 
 
 class Misfits(ValueError):
-    """Raised while decoding: a value does not fit a type that is checked by hand. Paths are relative to the value."""
+    """Raised while decoding: a value does not fit a type that is checked by hand.
 
-    def __init__(self, found: Sequence[Misfit]) -> None:
-        super().__init__("; ".join(f"{misfit.path}: {misfit.expected}" for misfit in found))
-        self.found = tuple(found)
+    `found` has, for each thing wrong, the steps from the value to it and what was expected there (empty: what the
+    schema says).
+    """
+
+    def __init__(self, *found: tuple[tuple[Step, ...], str]) -> None:
+        super().__init__("; ".join(expected for _, expected in found))
+        self.found = found
 
 
 class ByHand(type):
@@ -65,6 +65,11 @@ def decode_hook(kind: type, value: Any) -> Any:
     if isinstance(kind, ByHand):
         return kind.check(value)
     return _by_pydantic(kind.model_validate_json, value)  # type: ignore[attr-defined]
+
+
+def converted(value: Any, kind: Any) -> Any:
+    """`value`, decoded JSON, as `kind`. Raises msgspec.ValidationError; its cause may be a Misfits."""
+    return msgspec.convert(value, kind, dec_hook=decode_hook, str_keys=True)
 
 
 class Schemas:
@@ -133,10 +138,12 @@ def is_pydantic_field(thing: Any) -> bool:
 
 
 def _rewrite(hint: Any) -> Any:
-    if hint is None:
-        return None
     if hint is datetime:
         return Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+    if hint is object:
+        return Any
+    if isinstance(hint, type) and issubclass(hint, os.PathLike) and get_origin(hint) is None:
+        return _path_like(hint)
     origin = get_origin(hint)
     if origin is None:
         return hint
@@ -147,13 +154,10 @@ def _rewrite(hint: Any) -> Any:
     args = get_args(hint)
     if origin is typing.Literal or not args or not isinstance(origin, type):
         return hint
-    if not _is_container(origin):
+    if origin.__module__ not in ("builtins", "collections.abc", "collections"):
         return hint
-    return origin[tuple(arg if arg is Ellipsis else _rewrite(arg) for arg in args)]  # type: ignore[index]
-
-
-def _is_container(origin: type) -> bool:
-    return origin.__module__ in ("builtins", "collections.abc", "collections")
+    container: Any = list if origin is Iterable else origin
+    return container[tuple(arg if arg is Ellipsis else _rewrite(arg) for arg in args)]
 
 
 def _annotated(hint: Any) -> Any:
@@ -205,10 +209,10 @@ def _choice(members: list[Any]) -> type[Any]:
     def check(value: Any) -> Any:
         for member in ordered:
             try:
-                return msgspec.convert(value, member, dec_hook=decode_hook)
+                return converted(value, member)
             except msgspec.ValidationError:
                 continue
-        raise Misfits([Misfit("$", names)])
+        raise Misfits(((), ""))
 
     return ByHand.stand_in(names, check, lambda schemas: {"anyOf": [schemas.of(member) for member in members]})
 
@@ -217,6 +221,15 @@ def _strip(hint: Any) -> Any:
     while get_origin(hint) is Annotated:
         hint = hint.__origin__
     return get_origin(hint) or hint
+
+
+def _path_like(kind: type) -> type[Any]:
+    def check(value: Any) -> Any:
+        if not isinstance(value, str):
+            raise Misfits(((), "string with a path"))
+        return kind(value)
+
+    return ByHand.stand_in(kind.__name__, check, lambda _: {"type": "string", "format": "path"})
 
 
 def _pydantic_field(hint: Any) -> type[Any]:
@@ -236,9 +249,5 @@ def _by_pydantic(validate: Callable[[bytes], Any], value: Any) -> Any:
     try:
         return validate(encode_json(value))
     except sys.modules["pydantic"].ValidationError as error:
-        found = [Misfit(_path(part["loc"]), part["msg"]) for part in error.errors(include_url=False)]
-        raise Misfits(found) from error
-
-
-def _path(location: Sequence[str | int]) -> str:
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
+        parts = error.errors(include_url=False)
+        raise Misfits(*((part["loc"], part["msg"].removeprefix("Input should be ")) for part in parts)) from error

@@ -7,20 +7,22 @@ Arguments that only the quick way refused (doubly encoded, for one) are bound he
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from toolsd.errors import SlotError
-from toolsd.hints import Misfit, Misfits, decode_hook
+from toolsd.hints import Misfits, Step, converted
+from toolsd.phrases import kind_of, phrase, schema_at, words
+from toolsd.streams.arguments import ArgumentsMalformed, parse_tool_call_arguments
 
 if TYPE_CHECKING:
     from toolsd.schema import Parameters
 
-_PLACE = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
-_GOT = re.compile(r"^Expected (?P<expected>.*), got (?P<got>`[^`]*`)$", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
-_WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+_MISSING = re.compile(r"^Object missing required field `([^`]*)`$")
+_REQUIRED = "nothing; it is required"
 _SHOWN = 80
 
 
@@ -32,9 +34,31 @@ class BadArguments(Exception):
         self.error = error
 
 
+class Misfit(msgspec.Struct, frozen=True):
+    """One thing wrong with the arguments. `path` begins with `$`; the rest is words for a model."""
+
+    path: str
+    expected: str
+    got: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: expected {self.expected}" + (f", got {self.got}" if self.got else "")
+
+
+class Stranger(Misfit, frozen=True):
+    """An argument the tool does not have."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.expected}"
+
+
 def bind_slowly(parameters: Parameters, text: str) -> dict[str, Any]:
     """The keyword arguments in `text`, or everything that is wrong with it. Raises BadArguments."""
-    given = _parse(text)
+    try:
+        given = parse_tool_call_arguments(text)
+    except ArgumentsMalformed as error:
+        message = f"The arguments are not a JSON object that can be used: {error.detail}. Send one JSON object."
+        raise BadArguments(SlotError("arguments_malformed", message, {"defect": error.defect})) from None
     found = _names(parameters, given)
     for name, value in given.items():
         if name in parameters.fields:
@@ -42,168 +66,151 @@ def bind_slowly(parameters: Parameters, text: str) -> dict[str, Any]:
     if found:
         raise BadArguments(_error(found))
     try:
-        return msgspec.structs.asdict(msgspec.convert(given, parameters.struct, dec_hook=decode_hook))
+        return msgspec.structs.asdict(converted(given, parameters.struct))
     except msgspec.ValidationError as error:  # fits piece by piece and not as a whole: tell it as msgspec does
         raise BadArguments(_error([Misfit("$", str(error))])) from error
 
 
-def _parse(text: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(text if text.strip() else "{}", type=dict[str, Any])
-    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
-        message = f"The arguments are not a JSON object that can be used: {error}. Send one JSON object."
-        raise BadArguments(SlotError("arguments_malformed", message)) from None
-
-
 def _names(parameters: Parameters, given: dict[str, Any]) -> list[Misfit]:
     """Arguments nobody asked for, and those that are missing."""
-    found = []
-    unclaimed = [name for name in parameters.fields if name not in given]
-    for name in given:
-        if name not in parameters.fields:
-            found.append(Misfit(_join("$", name), _unknown(name, unclaimed, list(parameters.fields)), "unknown"))
+    left = [name for name in parameters.fields if name not in given]
+    strangers = [name for name in given if name not in parameters.fields]
+    found: list[Misfit] = [Stranger(_path([name]), _no_such(name, left, parameters)) for name in strangers]
     for name in parameters.schema.get("required", ()):
         if name not in given:
-            found.append(Misfit(_join("$", name), _wanted(parameters.schema, [name]), "nothing; it is required"))
+            found.append(Misfit(_path([name]), _wanted(parameters, [name]), _REQUIRED))
     return found
 
 
-def _unknown(name: str, unclaimed: list[str], known: list[str]) -> str:
+def _no_such(name: str, left: Sequence[str], parameters: Parameters) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, unclaimed, n=1) or get_close_matches(name.lower(), unclaimed, n=1, cutoff=0.5)
+    near = get_close_matches(name, left, n=1) or get_close_matches(name.lower(), left, n=1, cutoff=0.5)
     if near:
-        return f"no such argument (did you mean {near[0]}?)"
-    return f"no such argument (there are: {', '.join(known)})" if known else "no arguments at all"
+        return f"no such argument; did you mean {near[0]}?"
+    if not parameters.fields:
+        return "no such argument; this tool takes none, send {}"
+    return f"no such argument; there are {', '.join(parameters.fields)}"
 
 
 def _check(parameters: Parameters, name: str, value: Any) -> list[Misfit]:
-    """What is wrong with one argument: the first thing, or all that a hand-made check has found."""
+    """What is wrong with one argument: the first thing, or all that a check made by hand has found."""
+    kind = parameters.fields[name]
+    error = _refused(kind, value)
+    if error is None:
+        return []
+    message, place = _split(error)
+    steps: list[Step] = [name, *_steps(kind, value, place)]
+    cause = error.__cause__
+    if isinstance(cause, Misfits):
+        parts = [([*steps, *more], expected or _wanted(parameters, steps)) for more, expected in cause.found]
+    elif missing := _MISSING.match(message):
+        steps.append(missing[1])
+        return [Misfit(_path(steps), _wanted(parameters, steps), _REQUIRED)]
+    else:
+        parts = [(steps, words(parameters.schema, steps, message))]
+    found = [Misfit(_path(where), expected, _got(value, where[1:], expected)) for where, expected in parts]
+    if value is None and name not in parameters.schema.get("required", ()):
+        return [msgspec.structs.replace(part, got="null; leave it out for the default") for part in found]
+    return found
+
+
+def _refused(kind: Any, value: Any) -> msgspec.ValidationError | None:
     try:
-        msgspec.convert(value, parameters.fields[name], dec_hook=decode_hook)
+        converted(value, kind)
     except msgspec.ValidationError as error:
-        match = _PLACE.match(str(error))
-        place = _join("$", name) + ((match and match["path"]) or "$")[1:]
-        if isinstance(error.__cause__, Misfits):
-            place = _join("$", name) + _path_of(error)[1:]
-            return [_seen(Misfit(place + part.path[1:], part.expected), name, value) for part in error.__cause__.found]
-        return [_seen(Misfit(place, _expected(parameters, place, match["what"] if match else str(error))), name, value)]
-    return []
+        return error
+    return None
 
 
-def _path_of(error: msgspec.ValidationError) -> str:
-    """Where msgspec was when a hook raised: the message is the hook's, so only the end of it can be trusted."""
-    end = str(error).rpartition(" - at `")
-    return end[2].removesuffix("`") if end[1] else "$"
+def _split(error: msgspec.ValidationError) -> tuple[str, str]:
+    """msgspec's complaint and its place. The place is the end of the text; a hook's own message may hold anything."""
+    message, found, place = str(error).rpartition(" - at `")
+    if not found:
+        return place, "$"
+    place = place.removesuffix("`")
+    if place.startswith("key` in `"):
+        return message.partition(", got ")[0] + " keys", place.removeprefix("key` in `")
+    return message, place
 
 
-def _expected(parameters: Parameters, place: str, message: str) -> str:
-    """msgspec's complaint in the words of JSON, or what the schema says where msgspec does not say it."""
-    match = _GOT.match(message)
-    wanted = match["expected"] if match else message.removeprefix("Expected ")
-    steps = [step[1] or step[2] for step in _STEP.finditer(place)]
-    if not message.startswith("Expected") or "object" in wanted:
-        described = _wanted(parameters.schema, steps)
-        return described if message.startswith(("Invalid enum", "Expected")) else f"{described} ({message})"
-    return re.sub(r"`([^`]*)`", lambda found: " or ".join(map(_word, found[1].split(" | "))), wanted)
-
-
-def _word(name: str) -> str:
-    return _WORDS.get(name, name)
-
-
-def _wanted(schema: dict[str, Any], steps: list[str]) -> str:
-    """What the schema asks for at a place, in a few words."""
-    node: Any = schema
-    for step in steps:
-        node = _resolve(schema, node)
-        if step in node.get("properties", {}):
-            node = node["properties"][step]
-        elif "items" in node or "prefixItems" in node:
-            node = node.get("items", {})
+def _steps(kind: Any, value: Any, place: str) -> list[Step]:
+    """The steps of a path. msgspec names no keys of mappings (`[...]`): the one at fault is found by trying each."""
+    steps: list[Step] = []
+    for name, index in _STEP.findall(place):
+        if index == "...":
+            keys = _at(value, steps)
+            bad = (key for key in keys if _refused(kind, _only(value, steps, key)) is not None)
+            steps.append(next(bad, "..."))
         else:
-            node = node.get("additionalProperties", {})
-        node = node if isinstance(node, dict) else {}
-    return _phrase(schema, node)
+            steps.append(int(index) if index else name)
+    return steps
 
 
-def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-    """The definition a node refers to; of several alternatives the one that has a structure."""
-    while "$ref" in node:
-        node = schema.get("$defs", {}).get(node["$ref"].rpartition("/")[2], {})
-    for choice in node.get("anyOf", ()):
-        inner = _resolve(schema, choice)
-        if "properties" in inner or "items" in inner:
-            return inner
-    return node
+def _at(value: Any, steps: Sequence[Step]) -> Any:
+    for step in steps:
+        value = value[step]
+    return value
 
 
-def _phrase(schema: dict[str, Any], node: dict[str, Any]) -> str:
-    if "anyOf" in node:
-        return " or ".join(_phrase(schema, choice) for choice in node["anyOf"])
-    node = _resolve(schema, node)
-    if "enum" in node:
-        return "one of " + ", ".join(msgspec.json.encode(item).decode() for item in node["enum"])
-    if "const" in node:
-        return msgspec.json.encode(node["const"]).decode()
-    if "properties" in node:
-        needed = node.get("required", ())
-        names = [name if name in needed else f"{name}?" for name in node["properties"]]
-        return f"object with {', '.join(names)}"
-    if node.get("type") == "array" and "items" in node:
-        return f"array of {_phrase(schema, node['items'])}"
-    kind = node.get("type", "any value")
-    return f"{kind} ({node['format']})" if "format" in node else str(kind)
+def _only(value: Any, steps: Sequence[Step], key: str) -> Any:
+    """`value` with nothing but `key` in the mapping at `steps`."""
+    if not steps:
+        return {key: value[key]}
+    changed = value.copy()
+    changed[steps[0]] = _only(value[steps[0]], steps[1:], key)
+    return changed
 
 
-def _seen(misfit: Misfit, name: str, value: Any) -> Misfit:
-    """With what stands at the place, and the advice that follows from it."""
-    at = value
-    for step in list(_STEP.finditer(misfit.path))[1:]:
-        try:
-            at = at[step[1] or step[2]] if isinstance(at, dict) else at[int(step[2])]
-        except (KeyError, ValueError, TypeError, IndexError):
-            return misfit  # inside a mapping msgspec does not say where, or the place is what is missing
-    got = f"{_kind(at)} {_cut(msgspec.json.encode(at).decode())}" if at is not None else "null"
-    return Misfit(misfit.path, misfit.expected, got + _quoted(at, misfit.expected))
+def _wanted(parameters: Parameters, steps: Sequence[Step]) -> str:
+    return phrase(parameters.schema, schema_at(parameters.schema, steps))
 
 
-def _quoted(value: Any, expected: str) -> str:
-    """Models like to put numbers and lists into strings."""
-    if not isinstance(value, str) or "string" in expected:
-        return ""
+def _got(value: Any, steps: Sequence[Step], expected: str) -> str | None:
+    """What stands at the place, and the advice that follows from it; `None` if nothing does."""
     try:
-        inner = msgspec.json.decode(value)
+        value = _at(value, steps)
+    except (LookupError, TypeError):
+        return None
+    if value is None:
+        return "null"
+    got = f"{kind_of(value)} {_shown(value)}"
+    if isinstance(value, str) and "string" not in expected:  # models like to put numbers and lists into strings
+        try:
+            inner = msgspec.json.decode(value)
+        except (ValueError, RecursionError, msgspec.MsgspecError):
+            return got
+        if kind_of(inner) in expected:
+            got += f"; write {_cut(value)} without quotes"
+    return got
+
+
+def _shown(value: Any) -> str:
+    try:
+        return _cut(msgspec.json.encode(value).decode())
     except (ValueError, RecursionError, msgspec.MsgspecError):
-        return ""
-    return f" (write {_cut(value)} without quotes)" if _kind(inner) in expected else ""
-
-
-def _kind(value: Any) -> str:
-    kinds = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
-    return kinds.get(type(value), "null")
+        return "that cannot be shown"
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if name.isidentifier() else f"{path}[{msgspec.json.encode(name).decode()}]"
+def _path(steps: Sequence[Step]) -> str:
+    out = "$"
+    for step in steps:
+        if isinstance(step, int):
+            out += f"[{step}]"
+        else:
+            out += f".{step}" if step.isidentifier() else f"[{_shown(step)}]"
+    return out
 
 
-def _error(found: list[Misfit]) -> SlotError:
-    lines = [f"- {misfit.path}: {_line(misfit)}" for misfit in found]
-    message = "The arguments do not fit. Correct this and call again:\n" + "\n".join(lines)
-    first = found[0]
+def _error(found: Sequence[Misfit]) -> SlotError:
+    lines = "\n".join(f"- {misfit}" for misfit in found)
+    parts = [msgspec.structs.asdict(misfit) for misfit in found]
     return SlotError(
         "arguments_invalid",
-        message,
-        {"path": first.path, "expected": first.expected, "misfits": [msgspec.structs.asdict(part) for part in found]},
+        f"The arguments do not fit. Correct this and call again:\n{lines}",
+        {"path": found[0].path, "expected": found[0].expected, "misfits": parts},
     )
-
-
-def _line(misfit: Misfit) -> str:
-    if misfit.got is None:
-        return f"expected {misfit.expected}"
-    return misfit.expected if misfit.got == "unknown" else f"expected {misfit.expected}, got {misfit.got}"

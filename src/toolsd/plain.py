@@ -115,6 +115,8 @@ def _container(value: Any, path: str, above: set[int]) -> Any:
 def _fields(value: Any, path: str) -> Any:
     """One level of a Struct, dataclass or attrs class; or the text form of a date, UUID or Decimal."""
     kind = type(value)
+    if any(parent.__module__ == "toolsd.content" for parent in kind.__mro__):
+        raise ResultInvalid(f"{kind.__name__} has no place inside other values; return it alone or in a list", path)
     if isinstance(value, msgspec.Struct):
         return _struct_fields(value)
     if hasattr(kind, "__dataclass_fields__"):
@@ -181,6 +183,4 @@ def _advice(value: Any) -> str:
         return "; it was not awaited"
     if hasattr(value, "tolist"):
         return "; return .tolist() of it"
-    if type(value).__module__ == "toolsd.content":
-        return " inside other values; return it alone or in a list"
     return "; return text, plain values, a dataclass or a model"

@@ -11,6 +11,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Annotated, Any, NoReturn
 
 import msgspec
@@ -22,6 +23,7 @@ from toolsd.hints import Schemas, decode_hook, is_pydantic_field, usable
 from toolsd.plain import encode_json
 
 _EMPTY = inspect.Parameter.empty
+_JSON_TYPES = {str: "string", int: "integer", bool: "boolean"}
 _SCALARS = (str, int, float, bool, type(None))
 
 
@@ -90,6 +92,7 @@ class Parameters:
         properties: dict[str, Any] = {}
         for name, hint in self.fields.items():
             schema = schemas.of(hint)
+            _name_enum_types(schema)
             if name in said and "description" not in schema:
                 schema["description"] = said[name]
             if name in defaults:
@@ -100,6 +103,7 @@ class Parameters:
         if required:
             schema["required"] = required
         if schemas.definitions:
+            _name_enum_types(schemas.definitions)
             schema["$defs"] = schemas.definitions
         return schema
 
@@ -128,10 +132,17 @@ def _parameters(function: Callable[..., Any], names: Mapping[str, Any] | None) -
 
 
 def _hints(function: Callable[..., Any], names: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The evaluated hints of the parameters. What the function returns is nobody's business here, so the hint for it
+    may name what does not exist when the source runs."""
+    code: Any = inspect.unwrap(function)
+    code = getattr(code, "__func__", code)
+    if not inspect.isfunction(code):
+        code = getattr(type(code), "__call__", code)  # noqa: B004 - an object that is called
+    written = {name: hint for name, hint in inspect.get_annotations(code).items() if name != "return"}
+    holder: Any = SimpleNamespace(__annotations__=written)
+    known = getattr(code, "__globals__", {})
     try:
-        return typing.get_type_hints(
-            inspect.unwrap(function), localns=dict(names) if names else None, include_extras=True
-        )
+        return typing.get_type_hints(holder, known, dict(names) if names else None, include_extras=True)
     except (TypeError, SyntaxError) as error:
         _refuse(function, f"its type hints cannot be read: {error}")
 
@@ -172,3 +183,16 @@ def _field(name: str, hint: Any, defaults: Mapping[str, Any]) -> Any:
 def _show_default(schema: dict[str, Any], default: Any) -> None:
     with suppress(ResultInvalid):  # a default that has no JSON form is the function's own business
         schema["default"] = msgspec.json.decode(encode_json(default))
+
+
+def _name_enum_types(node: Any) -> None:
+    """Say `type` beside each `enum` of one type: Gemini refuses an enum without it."""
+    if isinstance(node, list):
+        for item in node:
+            _name_enum_types(item)
+    elif isinstance(node, dict):
+        kinds = {_JSON_TYPES.get(type(item)) for item in node["enum"]} if isinstance(node.get("enum"), list) else ()
+        if len(kinds) == 1 and None not in kinds:
+            node.setdefault("type", *kinds)
+        for item in node.values():
+            _name_enum_types(item)

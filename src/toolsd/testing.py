@@ -30,7 +30,7 @@ import msgspec
 
 from toolsd.content import LogRecord, Output, Progress, Report, unpack_report
 from toolsd.core.model import ToolSpec
-from toolsd.errors import BatchRaised, Failure, LedgerEntry, ResultsIncomplete, UsageError
+from toolsd.errors import Failure, LedgerEntry, UsageError, turn_failed
 from toolsd.host import Host, HostCall, Manifest, SlotMisuse
 from toolsd.launch import Launch
 from toolsd.result import Result, read_result
@@ -56,6 +56,7 @@ class TestBatch:
         self.cancelled = False
         self.outcomes: dict[int, bytes] = {}
         self.begun: set[int] = set()
+        self.misuse: SlotMisuse | None = None
         self.reports: dict[int, list[Report]] = {call.slot: [] for call in calls}
         self._lock = Lock()
 
@@ -65,11 +66,26 @@ class TestBatch:
     def finished(self, slot: int, outcome: bytes) -> None:
         with self._lock:
             if not 0 <= slot < len(self.calls) or slot in self.outcomes:
-                raise SlotMisuse(f"slot {slot} does not exist or is filled twice")
+                tool = f" ({self.calls[slot].tool})" if 0 <= slot < len(self.calls) else ""
+                self.misuse = SlotMisuse(f"slot {slot}{tool} does not exist or was filled twice")
+                raise self.misuse
             self.outcomes[slot] = outcome
 
     def progress(self, slot: int, payload: bytes) -> None:
         self.reports[slot].append(unpack_report(payload))
+
+    def failure(self, raised: Exception | None) -> Failure | None:
+        """Why the batch failed as a whole; `raised` came out of the source."""
+        if self.misuse is not None:
+            return Failure("protocol_violation", str(self.misuse), ledger=self.ledger())
+        if raised is not None:
+            message = f"an error came out of the source: {type(raised).__name__}: {raised}"
+            return Failure("batch_raised", message, ledger=self.ledger())
+        empty = [f"{call.tool} (slot {call.slot})" for call in self.calls if call.slot not in self.outcomes]
+        if empty:
+            message = f"the source returned with empty slots: {', '.join(empty)}"
+            return Failure("results_incomplete", message, ledger=self.ledger())
+        return None
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
         return tuple(
@@ -142,15 +158,14 @@ class Harness:
         if strangers:
             raise UsageError(f"the source has no {', '.join(strangers)}; it has: {', '.join(known)}")
         batch = self._last = TestBatch(made, session, deadline)
+        raised: Exception | None = None
         try:
             self._finish(self._host.run(batch))
-        except Exception as error:
-            message = f"an error came out of the batch: {type(error).__name__}: {error}"
-            raise BatchRaised(Failure("batch_raised", message, ledger=batch.ledger())) from error
-        empty = [f"{call.slot} ({call.tool})" for call in made if call.slot not in batch.outcomes]
-        if empty:
-            message = f"the batch returned with empty slots: {', '.join(empty)}"
-            raise ResultsIncomplete(Failure("results_incomplete", message, ledger=batch.ledger()))
+        except Exception as error:  # noqa: BLE001 - told below, as a worker would
+            raised = error
+        failure = batch.failure(raised)
+        if failure is not None:
+            raise turn_failed(failure) from raised
         return [read_result(call.id, call.tool, batch.outcomes[call.slot]) for call in made]
 
     def call(self, tool: str, /, **arguments: Any) -> Result:

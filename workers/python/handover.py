@@ -23,11 +23,7 @@ from .calls import Runnable
 def hand_over(
     function: BatchFunction, batch: HostBatch, given: Sequence[HostCall], tools: dict[str, Runnable]
 ) -> Awaitable[None] | None:
-    """Call `function` with the calls that are valid and their slots; awaitable if it is.
-
-    Raises:
-        SlotMisuse: a slot was filled twice. Otherwise, whatever the function raises.
-    """
+    """Call `function` with the calls that are valid and their slots; awaitable if it is."""
     calls: list[BatchCall] = []
     slots: list[Slot] = []
     for call in given:
@@ -41,17 +37,8 @@ def hand_over(
         batch.started(call.slot)  # from here on the function may run any of them
     if not calls:
         return None
-    results = BatchResults(slots)
-    awaited = function(calls, results)
-    if isawaitable(awaited):
-        return _finish(awaited, results)
-    results.check()
-    return None
-
-
-async def _finish(awaited: Awaitable[Any], results: BatchResults) -> None:
-    await awaited
-    results.check()
+    awaited = function(calls, BatchResults(slots))
+    return awaited if isawaitable(awaited) else None
 
 
 def _fill(tool: Runnable, batch: HostBatch, slot: int, what: Any) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import linecache
+import os
 import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ def load(path: str, directory: str) -> Found:
         SourceLoadError: it is missing, does not import, or declares no tools or two sources.
     """
     if path.endswith(".py") or "/" in path:
-        return _found(_import_file(Path(path)), path)
+        return _found(_import_file(path), path)
     _make_importable(directory)
     return _found(_run(lambda: importlib.import_module(path), path), path)
 
@@ -78,20 +78,21 @@ def _place(error: BaseException) -> str:
     )
 
 
-def _import_file(path: Path) -> ModuleType:
-    if not path.exists():
-        raise SourceLoadError(f"{path} does not exist")
-    if path.is_dir():
+def _import_file(path: str) -> ModuleType:
+    if os.path.isdir(path):
         raise SourceLoadError(f"{path} is a folder; name the Python file in it that declares the source")
-    _make_importable(str(path.parent))
-    name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"toolsd_source_{path.stem}"
+    if not os.path.exists(path):
+        raise SourceLoadError(f"{path} does not exist")
+    _make_importable(os.path.dirname(path))
+    stem = os.path.basename(path).removesuffix(".py")
+    name = stem if stem.isidentifier() and stem not in sys.modules else f"toolsd_source_{stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise SourceLoadError(f"{path} is no Python file; its name ends with .py")
     module = importlib.util.module_from_spec(spec)
     loader = spec.loader
     sys.modules[name] = module  # dataclasses and pickle look their module up there
-    _run(lambda: loader.exec_module(module), str(path))
+    _run(lambda: loader.exec_module(module), path)
     return module
 
 
