@@ -37,9 +37,9 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
 
 
-def say(text: str = "") -> None:
-    """One piece of text to stdout."""
-    print(printable(text))
+def say(text: str = "", *, flush: bool = False) -> None:
+    """One piece of text to stdout. `flush` where somebody waits for it."""
+    print(printable(text), flush=flush)
 
 
 def note(text: str) -> None:
@@ -72,8 +72,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-def json(value: Any) -> None:
-    """One JSON document: indented on a terminal, else one line."""
+def json(value: Any, *, flush: bool = False) -> None:
+    """One JSON document: indented on a terminal, else one line. `flush` where somebody waits for it."""
     text = json_module.dumps(
         value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None, default=_plain, allow_nan=False
     )
@@ -81,7 +81,7 @@ def json(value: Any) -> None:
         text.encode()
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8, but it has an escape
         text = json_module.dumps(value, indent=2 if sys.stdout.isatty() else None, default=_plain, allow_nan=False)
-    print(text)
+    print(text, flush=flush)
 
 
 def complain(message: str, hint: str | None = None) -> None:

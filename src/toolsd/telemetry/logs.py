@@ -1,7 +1,7 @@
 """Log lines: one record, one line, to stderr, in a form that reads well and greps well.
 
-Owns the format and the levels. Whoever logs uses `logging.getLogger("toolsd...")` and puts values into
-`extra={"fields": {...}}`; nothing else of toolsd configures logging, so a program that embeds it keeps its own.
+Owns the format and the levels. Whoever logs uses `logging.getLogger("toolsd...")`; nothing else of toolsd configures
+logging, so a program that embeds it keeps its own.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ import sys
 import time
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_PLAIN = re.compile(r"[\w./:@%+,=-]+")
 
 
 class LineFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z warning message name=value`; a line break in a value does not break the line."""
+    """`2026-01-31T12:00:00.123Z warning message`; a line break or a control character in it is made visible."""
 
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         parts = [f"{clock}.{int(record.msecs):03d}Z", record.levelname.lower(), _visible(record.getMessage())]
-        fields = getattr(record, "fields", None) or {}
-        parts += [f"{name}={_value(value)}" for name, value in dict(fields).items() if value is not None]
         if record.exc_info:
             parts.append(_visible(self.formatException(record.exc_info)))
         return " ".join(parts)
@@ -40,11 +37,3 @@ def to_stderr(verbosity: int = 0) -> None:
 
 def _visible(text: str) -> str:
     return _CONTROL.sub(lambda found: {"\n": "\\n", "\t": "\\t"}.get(found[0], f"\\x{ord(found[0]):02x}"), text)
-
-
-def _value(value: object) -> str:
-    text = f"{value:.3f}" if isinstance(value, float) else str(value)
-    if _PLAIN.fullmatch(text):
-        return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{_visible(escaped)}"'

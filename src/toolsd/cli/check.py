@@ -1,0 +1,115 @@
+"""`toolsd check`: the configuration and every source in it, before anything depends on them.
+
+Each source is started once in a real worker, by a coordinator of its own that nobody else can reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import click
+import msgspec
+
+from toolsd import config, report
+from toolsd.cli import output
+from toolsd.cli.app import global_options, json_option, settings
+from toolsd.config import Config, ConfigMistakes, Mistake
+from toolsd.core.model import SourceSpec
+from toolsd.core.snapshot import SourceView
+from toolsd.errors import EXIT_CONFIG
+from toolsd.runtime import Place
+from toolsd.service import Service
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What came of one source: its tools, or why it has none."""
+
+    name: str
+    tools: tuple[str, ...]
+    mistake: Mistake | None
+
+
+@click.command()
+@json_option
+@global_options
+def command() -> int:
+    """Check the configuration, start every source once, and show every effective value and where it comes from.
+
+    The exit status is 78 if anything is wrong.
+    """
+    try:
+        loaded = config.load(settings().config)
+    except ConfigMistakes as error:
+        if not settings().json:
+            raise
+        output.json({"ok": False, "file": os.path.abspath(error.file), "mistakes": msgspec.to_builtins(error.mistakes)} | _NOTHING)
+        return EXIT_CONFIG
+    findings = asyncio.run(_look(loaded))
+    mistakes = [finding.mistake for finding in findings if finding.mistake is not None]
+    if settings().json:
+        output.json(
+            {
+                "ok": not mistakes,
+                "file": loaded.file,
+                "mistakes": msgspec.to_builtins(mistakes),
+                "sources": [{"name": f.name, "ok": f.mistake is None, "tools": list(f.tools)} for f in findings],
+                "settings": msgspec.to_builtins(loaded.settings),
+            }
+        )
+    else:
+        _show(loaded, findings)
+    return EXIT_CONFIG if mistakes else 0
+
+
+_NOTHING: dict[str, Any] = {"sources": [], "settings": []}
+
+
+async def _look(loaded: Config) -> list[Finding]:
+    """Start every source once and see what it says."""
+    seen: list[tuple[tuple[SourceView, ...], list[dict[str, Any]]]] = []
+
+    def ready(service: Service) -> None:
+        seen.append((service.core.snapshot().sources, report.tools(service)))
+        service.stop()
+
+    with Place.private() as place:
+        await Service([_once(spec) for spec in loaded.sources], place, on_ready=ready).run()
+    sources, tools = seen[0]
+    return [_finding(loaded, source, tools) for source in sources]
+
+
+def _once(spec: SourceSpec) -> SourceSpec:
+    """The source as it is started here: one worker, and nobody waits for it in vain."""
+    return msgspec.structs.replace(spec, replicas=1, start="lazy", required=False)
+
+
+def _finding(loaded: Config, source: SourceView, tools: list[dict[str, Any]]) -> Finding:
+    names = tuple(tool["name"] for tool in tools if tool["source"] == source.name)
+    failure = source.failure
+    if failure is None:
+        return Finding(source.name, names, None)
+    key = f"source.{source.name}.path"
+    line = next((setting.line for setting in loaded.settings if setting.key == key), None)
+    evidence = failure.evidence
+    detail = None if evidence is None else evidence.traceback or evidence.stderr_tail
+    return Finding(source.name, names, Mistake(line, key, failure.message, detail))
+
+
+def _show(loaded: Config, findings: list[Finding]) -> None:
+    file = os.path.relpath(loaded.file)
+    output.table(
+        ("KEY", "VALUE", "FROM"),
+        [(s.key, s.value, s.origin if s.line is None else f"{s.origin}, line {s.line}") for s in loaded.settings],
+    )
+    output.say()
+    for finding in findings:
+        if finding.mistake is None:
+            output.styled((f"{finding.name}: ", "bold"), ("ok", "green"), f", {', '.join(finding.tools)}")
+    wrong = [finding.mistake for finding in findings if finding.mistake is not None]
+    if wrong:
+        for mistake in wrong:
+            output.complain(mistake.describe(file))
+    else:
+        output.styled((f"{file} is good", "bold green"))

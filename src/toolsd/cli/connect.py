@@ -1,0 +1,38 @@
+"""The client a verb works with: of the daemon, or of a coordinator embedded for this one command.
+
+Owns the rule which of the two: `--config` embeds one, except for verbs that are about the daemon itself. There it says
+whose daemon: `[daemon] socket` of that file is where it listens.
+"""
+
+from __future__ import annotations
+
+from toolsd import config
+from toolsd.cli.app import settings
+from toolsd.client import Client
+from toolsd.errors import ConfigError
+
+
+def client() -> Client:
+    """For verbs that use tools: `call`, `turn`, `tools`."""
+    options = settings()
+    if options.config is not None:
+        return Client.local(options.config)
+    return daemon()
+
+
+def daemon() -> Client:
+    """For verbs about the daemon: `ps`, `stop`."""
+    return Client.connect(address())
+
+
+def address() -> str | None:
+    """Where the daemon listens: `--socket`, else what the configuration says, else None for the usual place."""
+    options = settings()
+    if options.socket is not None:
+        return options.socket
+    if options.config is not None:
+        return config.load(options.config).daemon.socket
+    try:
+        return config.load().daemon.socket
+    except ConfigError:  # none here, or one that `check` has something to say about; the usual place is still there
+        return None
