@@ -86,9 +86,7 @@ def daemon(home: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]
 def act_one(client: toolsd.Client, ready: dict[str, Any]) -> None:
     title("1. A daemon with two sources")
     say("toolsd serve --config workers/python/examples/toolsd.toml")
-    say(
-        f"ready: pid {ready['pid']}, {ready['sources']} sources, {ready['tools']} tools, listening on {ready['address']}"
-    )
+    say(f"ready: pid {ready['pid']}, {ready['sources']} sources, {ready['tools']} tools, at {ready['address']}")
     by_source: dict[str, list[str]] = {}
     for tool in client.tools():
         by_source.setdefault(tool.source, []).append(tool.name)
@@ -112,7 +110,8 @@ def act_two(client: toolsd.Client, ready: dict[str, Any]) -> dict[str, int]:
     began = time.perf_counter()
     results = turn.finish()
     took = time.perf_counter() - began
-    say("")
+    output.say()
+    say(f"{len(chunks)} chunks became {len(results)} calls, and those of one source one batch:")
     for batch in turn.batches:
         calls = ", ".join(str(index) for index in batch.indexes)
         say(
@@ -120,7 +119,7 @@ def act_two(client: toolsd.Client, ready: dict[str, Any]) -> dict[str, int]:
             (f"{batch.elapsed * 1000:.1f} ms", "bold"),
         )
     say(f"the whole turn took {took * 1000:.1f} ms; results in the model's order:")
-    say("")
+    output.say()
     for result in results:
         verdict = ("ok     ", "green") if result.ok else ("error  ", "red")
         say(f"{result.index}  {result.tool:12} ", verdict, one_line(result.text))
@@ -216,7 +215,8 @@ def act_four(client: toolsd.Client, pids: dict[str, int]) -> None:
     check(now["notes"] == pids["notes"], "the worker of notes was not touched")
     check([note["title"] for note in results[0].content] == ["examples"], "the note of turn 1 is still there")
     say(
-        f"{took * 1000:.1f} ms: files has a new worker (pid {now['files']}), notes kept its own (pid {now['notes']}) and its note"
+        f"{took * 1000:.1f} ms: files has a new worker (pid {now['files']}), "
+        f"notes kept its own (pid {now['notes']}) and its note"
     )
 
 
@@ -224,7 +224,9 @@ def act_five(process: subprocess.Popen[str], home: Path) -> None:
     title("5. The end")
     family = psutil.Process(process.pid).children(recursive=True)
     say(("$ ", "dim"), ("toolsd stop", "bold"))
-    stopped = subprocess.run([*TOOLSD, "stop"], env={**os.environ, "XDG_RUNTIME_DIR": str(home)}, timeout=PATIENCE)
+    stopped = subprocess.run(
+        [*TOOLSD, "stop"], check=False, env={**os.environ, "XDG_RUNTIME_DIR": str(home)}, timeout=PATIENCE
+    )
     check(stopped.returncode == 0, "toolsd stop stops the daemon")
     check(process.wait(PATIENCE) == 0, "the daemon ends with status 0")
     _, alive = psutil.wait_procs(family, timeout=PATIENCE)
@@ -255,6 +257,12 @@ def main() -> int:
     except Untrue as untrue:
         output.complain(f"the demo failed. This did not hold: {untrue}")
         return 1
+    except (toolsd.ToolsdError, subprocess.TimeoutExpired) as error:
+        output.complain(f"the demo failed: {error}")
+        return 1
+    except KeyboardInterrupt:
+        output.complain("interrupted")
+        return 130
     finally:
         shutil.rmtree(home, ignore_errors=True)
     output.say()

@@ -10,13 +10,15 @@ import sys
 
 import pytest
 
+from toolsd.cli.app import VERBS
+
 from .conftest import Toolsd
 
 
 def test_help_lists_every_verb_and_every_verb_has_help(toolsd: Toolsd) -> None:
     listed = toolsd("--help")
     assert listed.status == 0
-    for verb in ("assemble", "completion"):
+    for verb in VERBS:
         assert verb in listed.out
         assert toolsd(verb, "--help").status == 0
 

@@ -96,21 +96,14 @@ def json_option(command: F) -> F:
     )(command)
 
 
-class Duration(click.ParamType):
-    """A duration as the configuration writes it (`30s`), in seconds."""
+def seconds(text: str) -> float:
+    """The type of options that take a duration, written as in the configuration (`30s`)."""
+    from toolsd.config import units
 
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from toolsd.config import units
-
-        try:
-            return units.positive_duration(value)
-        except units.Unfit as unfit:
-            self.fail(f"{unfit}; {unfit.hint}" if unfit.hint else str(unfit), param, ctx)
-
-
-seconds = Duration()
+    try:
+        return units.positive_duration(text)
+    except units.Unfit as unfit:
+        raise click.BadParameter(f"{unfit}; {unfit.hint}" if unfit.hint else str(unfit)) from unfit
 
 
 class ReaderLeft(Exception):

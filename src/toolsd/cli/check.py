@@ -44,7 +44,10 @@ def command() -> int:
     except ConfigMistakes as error:
         if not settings().json:
             raise
-        output.json({"ok": False, "file": os.path.abspath(error.file), "mistakes": msgspec.to_builtins(error.mistakes)} | _NOTHING)
+        output.json(
+            {"ok": False, "file": os.path.abspath(error.file), "mistakes": msgspec.to_builtins(error.mistakes)}
+            | _NOTHING
+        )
         return EXIT_CONFIG
     findings = asyncio.run(_look(loaded))
     mistakes = [finding.mistake for finding in findings if finding.mistake is not None]

@@ -29,7 +29,20 @@ def command() -> int:
     )
     output.say()
     output.table(
-        ("SOURCE", "STATE", "TOOLS>", "QUEUED>", "RESTARTS>", "REPLICA>", "PID>", "WORKER", "BATCHES>", "RSS>", "CPU>", "AGE>"),
+        (
+            "SOURCE",
+            "STATE",
+            "TOOLS>",
+            "QUEUED>",
+            "RESTARTS>",
+            "REPLICA>",
+            "PID>",
+            "WORKER",
+            "BATCHES>",
+            "RSS>",
+            "CPU>",
+            "AGE>",
+        ),
         [row for source in state["sources"] for row in _rows(source)],
     )
     for source in state["sources"]:
@@ -60,7 +73,7 @@ def command() -> int:
 def _rows(source: dict[str, Any]) -> list[tuple[str, ...]]:
     """One row a worker; the source itself is named in the first."""
     own = (source["name"], source["state"], str(source["tools"]), str(source["queued"]), str(source["restarts"]))
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for worker in source["workers"] or [None]:
         rows.append((*(own if not rows else ("",) * len(own)), *_worker(worker)))
     return rows

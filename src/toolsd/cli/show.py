@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 
 from toolsd.cli import output
-from toolsd.client import CallReport, Result
+from toolsd.client import CallReport
 from toolsd.content import LogRecord, Output, Progress
 from toolsd.core.instructions import BatchRecord
 from toolsd.errors import Failure, TurnFailed
+from toolsd.result import Result
 
 # What a person sees of one result; --json has all of it.
 _SHOWN = 2000

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
+
 import click
-import psutil
 
 from toolsd.cli import output
 from toolsd.cli.app import global_options, json_option, settings
@@ -22,13 +24,14 @@ def command(now: bool) -> int:
     """Stop the daemon and wait until it is gone. Running turns may finish first."""
     with daemon() as connected:
         pid = int(connected.ps()["pid"])
+        # Opened while it lives, so that it cannot come to mean another process (pidfd_open(2)).
+        process = os.pidfd_open(pid)
         connected.stop(now=now)
     try:
-        psutil.Process(pid).wait(_FAREWELL)
-    except psutil.NoSuchProcess:
-        pass
-    except psutil.TimeoutExpired:
-        raise ToolsdError(f"the daemon (pid {pid}) said goodbye but is still there", hint=f"kill -9 {pid}") from None
+        if not select.select([process], [], [], _FAREWELL)[0]:
+            raise ToolsdError(f"the daemon (pid {pid}) said goodbye but is still there", hint=f"kill -9 {pid}")
+    finally:
+        os.close(process)
     if settings().json:
         output.json({"ok": True, "pid": pid})
     else:
