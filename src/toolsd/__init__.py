@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "toolsd.client": ("AsyncClient", "AsyncTurn", "Client", "Turn", "connect", "local"),
+    "toolsd.client": ("AsyncClient", "AsyncTurn", "CallReport", "Client", "Turn", "connect", "local"),
     "toolsd.result": ("Result",),
     "toolsd.source": ("Source", "tool"),
     "toolsd.context": ("Context",),
@@ -84,6 +84,13 @@ if TYPE_CHECKING:
     from toolsd.batch import (
         Slot as Slot,
     )
+    from toolsd.client import AsyncClient as AsyncClient
+    from toolsd.client import AsyncTurn as AsyncTurn
+    from toolsd.client import CallReport as CallReport
+    from toolsd.client import Client as Client
+    from toolsd.client import Turn as Turn
+    from toolsd.client import connect as connect
+    from toolsd.client import local as local
     from toolsd.content import (
         Blob as Blob,
     )
