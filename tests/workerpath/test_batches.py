@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import os
 
-from tests.workerpath.test_deaths import started
+from workerbench import started
 
 from toolsd.core.events import (
     BatchFailed,

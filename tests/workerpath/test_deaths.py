@@ -9,6 +9,7 @@ import time
 
 import psutil
 import pytest
+from workerbench import HIDE, gone, started
 
 from toolsd.core.events import (
     BatchFinished,
@@ -24,14 +25,6 @@ from toolsd.core.model import Call
 from toolsd.launch import Limits
 
 MiB = 1024 * 1024
-
-
-async def gone(*pids: int) -> None:
-    """Until none of the processes is alive."""
-    end = time.monotonic() + 10
-    while alive := [pid for pid in pids if psutil.pid_exists(pid)]:
-        assert time.monotonic() < end, f"still alive: {[psutil.Process(pid).as_dict(['pid', 'ppid']) for pid in alive]}"
-        await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize(
@@ -114,23 +107,6 @@ def test_partial_results_count_as_delivered(play):
     play(scenario)
 
 
-HIDE = """
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.setsid(); os.chdir('/'); os.closerange(0, 3)
-        os.environ.clear()
-        time.sleep(600)
-    os._exit(0)
-child = os.fork()
-if child == 0:
-    time.sleep(600)
-time.sleep(0.05)
-with open(f'/proc/{os.getpid()}/task/{os.getpid()}/children') as f:
-    out = f.read()
-"""
-
-
 @pytest.mark.parametrize("how", ["kill", "crash", "stop"])
 def test_nothing_a_worker_started_outlives_it(play, how):
     async def scenario(bench):
@@ -194,17 +170,6 @@ def test_autopsy_of_a_stopped_process_ends_in_its_death_all_the_same(play):
         assert (report.reason, report.signal, report.stacks) == ("deadline", "SIGKILL", None)
 
     play(scenario)
-
-
-async def started(bench, worker: int, batch: int) -> None:
-    """Until the flight recorder says that the batch runs."""
-    record = bench.node._workers[worker]
-    count = len(record.link.batches[batch].tools)
-    end = time.monotonic() + 10
-    while "started" not in record.recorder.read(0, batch, count).states:
-        assert time.monotonic() < end
-        await asyncio.sleep(0.002)
-    await asyncio.sleep(0.02)  # let it get from "started" into the tool
 
 
 def test_out_of_memory_needs_proof(play):
