@@ -74,42 +74,28 @@ _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604 - the names of the table are text
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the table again, for mypy and editors; a test holds the two together
     from toolsd.batch import (
         BatchCall as BatchCall,
-    )
-    from toolsd.batch import (
         BatchResults as BatchResults,
-    )
-    from toolsd.batch import (
         Slot as Slot,
     )
-    from toolsd.client import AsyncClient as AsyncClient
-    from toolsd.client import AsyncTurn as AsyncTurn
-    from toolsd.client import CallReport as CallReport
-    from toolsd.client import Client as Client
-    from toolsd.client import Turn as Turn
-    from toolsd.client import connect as connect
-    from toolsd.client import local as local
+    from toolsd.client import (
+        AsyncClient as AsyncClient,
+        AsyncTurn as AsyncTurn,
+        CallReport as CallReport,
+        Client as Client,
+        Turn as Turn,
+        connect as connect,
+        local as local,
+    )
     from toolsd.content import (
         Blob as Blob,
-    )
-    from toolsd.content import (
         Image as Image,
-    )
-    from toolsd.content import (
         Json as Json,
-    )
-    from toolsd.content import (
         LogRecord as LogRecord,
-    )
-    from toolsd.content import (
         Output as Output,
-    )
-    from toolsd.content import (
         Progress as Progress,
-    )
-    from toolsd.content import (
         Text as Text,
     )
     from toolsd.context import (
@@ -117,110 +103,40 @@ if TYPE_CHECKING:
     )
     from toolsd.errors import (
         AlreadyRunning as AlreadyRunning,
-    )
-    from toolsd.errors import (
         BatchRaised as BatchRaised,
-    )
-    from toolsd.errors import (
         BatchTimeout as BatchTimeout,
-    )
-    from toolsd.errors import (
         CompletionDefective as CompletionDefective,
-    )
-    from toolsd.errors import (
         ConfigError as ConfigError,
-    )
-    from toolsd.errors import (
         CoordinatorLost as CoordinatorLost,
-    )
-    from toolsd.errors import (
         CoordinatorUnreachable as CoordinatorUnreachable,
-    )
-    from toolsd.errors import (
         Draining as Draining,
-    )
-    from toolsd.errors import (
         DuplicateTurn as DuplicateTurn,
-    )
-    from toolsd.errors import (
         Evidence as Evidence,
-    )
-    from toolsd.errors import (
         Failure as Failure,
-    )
-    from toolsd.errors import (
         InternalError as InternalError,
-    )
-    from toolsd.errors import (
         LedgerEntry as LedgerEntry,
-    )
-    from toolsd.errors import (
         LocalProtocolError as LocalProtocolError,
-    )
-    from toolsd.errors import (
         NameCollision as NameCollision,
-    )
-    from toolsd.errors import (
         Overloaded as Overloaded,
-    )
-    from toolsd.errors import (
         PeerProtocolError as PeerProtocolError,
-    )
-    from toolsd.errors import (
         ProtocolError as ProtocolError,
-    )
-    from toolsd.errors import (
         ProtocolViolation as ProtocolViolation,
-    )
-    from toolsd.errors import (
         QueueTimeout as QueueTimeout,
-    )
-    from toolsd.errors import (
         ResultInvalid as ResultInvalid,
-    )
-    from toolsd.errors import (
         ResultsIncomplete as ResultsIncomplete,
-    )
-    from toolsd.errors import (
         SlotError as SlotError,
-    )
-    from toolsd.errors import (
         SourceStartFailed as SourceStartFailed,
-    )
-    from toolsd.errors import (
         SourceUnavailable as SourceUnavailable,
-    )
-    from toolsd.errors import (
         StateLost as StateLost,
-    )
-    from toolsd.errors import (
         ToolError as ToolError,
-    )
-    from toolsd.errors import (
         ToolsdError as ToolsdError,
-    )
-    from toolsd.errors import (
         TurnCancelled as TurnCancelled,
-    )
-    from toolsd.errors import (
         TurnFailed as TurnFailed,
-    )
-    from toolsd.errors import (
         TurnTimeout as TurnTimeout,
-    )
-    from toolsd.errors import (
         UsageError as UsageError,
-    )
-    from toolsd.errors import (
         VersionMismatch as VersionMismatch,
-    )
-    from toolsd.errors import (
         WorkerCrashed as WorkerCrashed,
-    )
-    from toolsd.errors import (
         WorkerLost as WorkerLost,
-    )
-    from toolsd.errors import (
         WorkerOutOfMemory as WorkerOutOfMemory,
     )
     from toolsd.result import (
@@ -228,8 +144,6 @@ if TYPE_CHECKING:
     )
     from toolsd.source import (
         Source as Source,
-    )
-    from toolsd.source import (
         tool as tool,
     )
 

@@ -166,7 +166,7 @@ class Harness:
         failure = batch.failure(raised)
         if failure is not None:
             raise turn_failed(failure) from raised
-        return [read_result(call.id, call.tool, batch.outcomes[call.slot]) for call in made]
+        return [read_result(call.id, call.tool, batch.outcomes[call.slot], call.slot) for call in made]
 
     def call(self, tool: str, /, **arguments: Any) -> Result:
         """The result of one call, alone in its batch."""
