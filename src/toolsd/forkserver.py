@@ -14,6 +14,7 @@ is also what the kernel sends when the node's thread dies, does the same.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -34,7 +35,13 @@ from toolsd.sandbox import Plan, apply, become_subreaper, die_with_parent
 # One control message; a launch that needs more is refused by the node.
 CONTROL_MAX = 256 * 1024
 # What every worker needs, imported before the first fork so that its memory is shared and its time is not spent.
-_PRELOAD = ("asyncio", "toolsd.worker", "toolsd_workers.python")
+_PRELOAD = (
+    "asyncio",
+    "toolsd.worker",
+    "toolsd.misfits",
+    "toolsd_workers.python.host",
+    "toolsd_workers.python.side_by_side",
+)
 # How long the last sweep may take when the node is gone. Longer than any kill takes; a bound all the same.
 _FAREWELL = 5.0
 
@@ -153,6 +160,9 @@ class _Forkserver:
         return True
 
     def _start(self, order: Start, fds: list[int]) -> None:
+        if len(fds) != 3:
+            self._tell(NotStarted(order.worker, "the forkserver has no descriptors left"))
+            return
         try:
             pid = os.fork()
         except OSError as error:
@@ -210,7 +220,8 @@ class _Forkserver:
         """Kill the children that are not workers. Theirs become ours when they die, and the next SIGCHLD comes here."""
         for pid in _children(self._pid):
             if pid not in self._workers:
-                os.kill(pid, signal.SIGKILL)  # ours and not reaped, so the number cannot be another's
+                with contextlib.suppress(PermissionError):  # it runs as somebody else; only root's workers can do that
+                    os.kill(pid, signal.SIGKILL)  # ours and not reaped, so the number cannot be another's
 
     def _kill_everything(self) -> None:
         self._workers.clear()

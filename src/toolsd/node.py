@@ -40,6 +40,7 @@ from toolsd.core.instructions import (
 from toolsd.core.model import ExitReport
 from toolsd.errors import CallState, Failure, LocalProtocolError
 from toolsd.forkserver import Exited, NotStarted, Report, Start, Started
+from toolsd.leftovers import kill_marked
 from toolsd.link import Link
 from toolsd.processes import ForkserverProcess, Output, close_all, diagnose, send_signal
 from toolsd.sandbox import plan_for
@@ -349,6 +350,8 @@ class Node:
         if worker.link.received < worker.recorder.sent() and self._loop.time() < end:
             self._loop.call_later(_LOOK, self._last_words, worker, report, end)
             return
+        if report is None and worker.output.fd >= 0:
+            kill_marked(worker.scratch, worker.output.fd)
         worker.output.close()
         exit_report = _account(worker, report)
         self._dispose(worker)
@@ -375,10 +378,11 @@ class Node:
         if self._closing:
             self._forkserver_gone.set()
             return
+        last_line = (process.output.tail or "it said nothing").strip().rpartition("\n")[2]
         fields = (("pid", process.pid), ("status", process.exit_status), ("output", process.output.tail))
         self._note(Note("error", "the forkserver died, and its workers with it; it is started again", fields))
         for number in list(self._starting):
-            self._not_started(number, "the forkserver died")
+            self._not_started(number, f"the forkserver died: {last_line}")
         for worker in list(self._workers.values()):
             if not worker.ended:
                 send_signal(worker.pidfd, SIGKILL)

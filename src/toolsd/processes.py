@@ -70,6 +70,11 @@ class Output:
         text = self._tail.decode("utf-8", "replace")
         return f"[{self.dropped} bytes before this]\n{text}" if self.dropped else text
 
+    @property
+    def fd(self) -> int:
+        """The reading end; -1 when it is closed."""
+        return self._fd
+
     def close(self) -> None:
         """Take what the pipe still holds, then close it. Idempotent."""
         if self._fd < 0:

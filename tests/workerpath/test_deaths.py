@@ -190,6 +190,14 @@ def test_out_of_memory_needs_proof(play):
     play(scenario)
 
 
+def test_small_memory_limits_leave_room_for_the_runtime(play):
+    async def scenario(bench):
+        worker = await bench.start(limits=Limits(memory=64 * MiB))
+        assert await bench.run(worker, "out = len(b'x' * 10_000_000)") == "10000000"
+
+    play(scenario)
+
+
 def test_cpu_limit_names_itself(play):
     async def scenario(bench):
         worker = await bench.start(limits=Limits(cpu_time=1))
@@ -313,7 +321,11 @@ def test_two_hundred_kills_in_a_row(play):
 def test_the_forkserver_may_die_too(play):
     async def scenario(bench):
         workers = [await bench.start() for _ in range(3)]
+        assert psutil.Process(bench.node._forkserver.pid).num_threads() == 1  # or forking it would not be sound
         pids = [await bench.pid(worker) for worker in workers]
+        pids.append(int(await bench.run(workers[1], "import subprocess; out = subprocess.Popen(['sleep', '600']).pid")))
+        code = "out = os.fork()\nif not out: os.setsid(); os.chdir('/'); time.sleep(600)"
+        pids.append(int(await bench.run(workers[2], code)))
         batch = bench.send(workers[0], ("echo", "x"), ("sleep", "60"))
         await started(bench, workers[0], batch)
         os.kill(bench.node._forkserver.pid, signal.SIGKILL)

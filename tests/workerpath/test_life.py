@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+
+from workerbench import bench as fresh_bench
+
 from toolsd.core.events import WorkerExited, WorkerReady, WorkerStarted
 from toolsd.core.instructions import StopWorker
 
@@ -29,5 +34,34 @@ def test_stop_lets_the_source_close(play):
         assert "closed by itself" in report.stderr_tail
         kinds = [type(event) for event in bench.events]
         assert kinds == [WorkerStarted, WorkerReady, WorkerExited]
+
+    play(scenario)
+
+
+def test_a_long_runtime_directory_is_no_problem():
+    async def scenario():
+        async with fresh_bench(long_path=True) as bench:
+            assert await bench.call(await bench.start(), "echo", "x") == "x"
+
+    asyncio.run(scenario())
+
+
+def test_the_socket_is_gone_once_the_worker_has_answered(play):
+    async def scenario(bench):
+        await bench.start()
+        names = os.listdir(bench.node._root)
+        assert [name[0] for name in names] == ["s"]  # the scratch directory
+
+    play(scenario)
+
+
+def test_many_start_at_once(play):
+    async def scenario(bench):
+        workers = [bench.begin() for _ in range(60)]
+        for worker in workers:
+            await bench.until(bench.of(worker, WorkerReady))
+        batches = [bench.send(worker, ("echo", str(worker))) for worker in workers]
+        for worker, batch in zip(workers, batches, strict=True):
+            assert (await bench.ended(batch)).results[0][1] == b"t%d" % worker
 
     play(scenario)

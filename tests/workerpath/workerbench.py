@@ -111,19 +111,21 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench() -> Any:
+async def bench(long_path: bool = False) -> Any:
     if KINDS not in toolsd_workers.__path__:
         toolsd_workers.__path__.append(KINDS)
     loop = asyncio.get_running_loop()
     ctx = transport.context()
     with tempfile.TemporaryDirectory(prefix="node-") as directory:
         made = Bench()
-        made.node = Node(loop, ctx, directory, made.emit, made.notes.append)
+        place = os.path.join(directory, "x" * 100, "y" * 100) if long_path else directory
+        os.makedirs(place, 0o700, exist_ok=True)
+        made.node = Node(loop, ctx, place, made.emit, made.notes.append)
         try:
             yield made
         finally:
             await made.node.close()
-            left = os.listdir(directory)
+            left = os.listdir(place)
             await loop.shutdown_default_executor()
     ctx.term()
     assert left == []
