@@ -27,7 +27,8 @@ class Embedded:
 
     @property
     def address(self) -> str:
-        assert self._running is not None
+        if self._running is None:
+            raise UsageError("the local coordinator was not started yet", hint="open() the client first")
         return self._running.place.address
 
     def start(self) -> None:

@@ -153,9 +153,11 @@ class CancelConfirmed(Message, frozen=True):
 
 
 class Answer(Message, frozen=True):
+    """`body` is a packed plain value (`codec.pack`); `error` is set instead when there is no answer."""
+
     kind = b"a"
     ask: int
-    body: Any = None
+    body: Blob = b"\xc0"
     error: str | None = None
 
 

@@ -231,7 +231,8 @@ class Reception:
         self.send(told.client, messages.CancelConfirmed(told.turn, told.outcome))
 
     def answer(self, client: bytes, ask: int, body: Any = None, error: str | None = None) -> None:
-        self.send(client, Answer(ask, body, error))
+        frames = codec.Frames()
+        self.send(client, Answer(ask, frames.put(codec.pack(body)), error), frames.frames)
 
     def send(self, client: bytes, message: Message, frames: list[Any] | None = None) -> None:
         """Send, or queue when the client does not read; one that is gone or takes too little is forgotten.

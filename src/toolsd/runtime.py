@@ -10,6 +10,7 @@ holds it; `run-*/` is the working directory of one living coordinator, where an 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -29,7 +30,7 @@ PATH_MAX = 107
 _RUN_PREFIX = "run-"
 # Sockets of workers are made below `run-XXXXXXXX/`; their names stay within this many bytes.
 _NAME_ROOM = 24
-# A `run-*` younger than this (seconds) may be on its way to being locked; it is not swept.
+# A `run-*` without a lock is swept when it is older than this (seconds); a younger one may be on its way.
 _SWEEP_AGE = 60.0
 
 
@@ -189,19 +190,23 @@ def _make_work() -> tuple[Path, tuple[int, Path]]:
         )
     _sweep(base)
     work = Path(tempfile.mkdtemp(prefix=_RUN_PREFIX, dir=base))
-    lock = work / "lock"
-    return work, (_lock(lock, work), lock)
+    # Locked under another name first: whoever sees `lock` unlocked may believe that its holder is dead.
+    fresh, lock = work / "new", work / "lock"
+    held = _lock(fresh, work)
+    fresh.rename(lock)
+    return work, (held, lock)
 
 
 def _sweep(base: Path) -> None:
     """Remove what killed coordinators left: nobody holds their lock any more."""
     for run in base.glob(_RUN_PREFIX + "*"):
         try:
-            if time.time() - run.stat().st_mtime < _SWEEP_AGE:
-                continue
             fd = os.open(run / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
-            continue  # gone, or being made
+            with contextlib.suppress(OSError):  # being made, or its maker was killed while it made it
+                if time.time() - run.stat().st_mtime > _SWEEP_AGE:
+                    shutil.rmtree(run, ignore_errors=True)
+            continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(run, ignore_errors=True)

@@ -24,6 +24,9 @@ _COPY_BELOW = 64 * 1024
 # How many messages one wake-up may handle before the loop gets to look at its other descriptors.
 _BURST = 64
 
+# As plain numbers: arithmetic with zmq's enums costs more than the call it is for.
+_NOBLOCK, _MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
+_EVENTS, _RCVMORE, _POLLIN = int(zmq.EVENTS), int(zmq.RCVMORE), int(zmq.POLLIN)
 # Milliseconds until a lost connection would be tried again: long after its socket is closed.
 _NEVER = 3_600_000
 # DISCONNECTED is the loss of a connection, CLOSED the failure to make one.
@@ -137,8 +140,8 @@ def inherited_dealer(
 
 def readable(socket: zmq.Socket[bytes]) -> bool:
     """Whether a message waits. Asking is also what makes libzmq take note of what its I/O thread has brought."""
-    events: Any = socket.get(zmq.EVENTS)
-    return bool(events & zmq.POLLIN)
+    events: Any = socket.get(_EVENTS)
+    return bool(events & _POLLIN)
 
 
 def receive(socket: zmq.Socket[bytes], heads: int = 1) -> list[Any]:
@@ -147,15 +150,15 @@ def receive(socket: zmq.Socket[bytes], heads: int = 1) -> list[Any]:
     Raises:
         zmq.Again: nothing is there.
     """
-    return _whole(socket, [socket.recv(zmq.NOBLOCK, copy=heads > 0)], heads)
+    return _whole(socket, [socket.recv(_NOBLOCK, copy=heads > 0)], heads)
 
 
 def _whole(socket: zmq.Socket[bytes], frames: list[Any], heads: int) -> list[Any]:
-    while socket.get(zmq.RCVMORE):
+    while socket.get(_RCVMORE):
         if len(frames) < FRAMES_MAX:
-            frames.append(socket.recv(zmq.NOBLOCK, copy=len(frames) < heads))
+            frames.append(socket.recv(_NOBLOCK, copy=len(frames) < heads))
         else:
-            socket.recv(zmq.NOBLOCK, copy=False)
+            socket.recv(_NOBLOCK, copy=False)
     return frames
 
 
@@ -163,7 +166,7 @@ def receive_from(socket: zmq.Socket[bytes], known: Container[bytes]) -> list[Any
     """As `receive`, on a ROUTER: `[peer, header, ...]`. The header is bytes when the peer is in `known`; that of a
     stranger is a frame that was not copied, so that `peer_descriptor` can be asked of it.
     """
-    peer = socket.recv(zmq.NOBLOCK)
+    peer = socket.recv(_NOBLOCK)
     if peer in known:
         return [peer, *receive(socket)]
     return [peer, *receive(socket, 0)]
@@ -181,10 +184,10 @@ def send(socket: zmq.Socket[bytes], frames: Sequence[Any]) -> bool:
         PeerGone: (ROUTER) there is no such peer.
     """
     try:
-        if len(frames) == 1:
-            socket.send(frames[0], zmq.NOBLOCK)
-        else:
-            socket.send_multipart(frames, zmq.NOBLOCK, copy=all(len(f) < _COPY_BELOW for f in frames))
+        # Only the first frame of a message can find the queue full: libzmq counts whole messages.
+        for frame in frames[:-1]:
+            socket.send(frame, _MORE, copy=len(frame) < _COPY_BELOW)
+        socket.send(frames[-1], _NOBLOCK, copy=len(frames[-1]) < _COPY_BELOW)
     except zmq.Again:
         return False
     except zmq.ZMQError as error:

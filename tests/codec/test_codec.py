@@ -57,7 +57,7 @@ fields: dict[str, st.SearchStrategy[Any]] = {
     "failure": specs[Failure],
     "payload": st.binary(max_size=20) | number,
     "args": st.dictionaries(text, json_value, max_size=3),
-    "body": json_value,
+    "body": st.binary(max_size=20) | number,
     "deadline": seconds,
     "turn": st.text(st.characters(codec="utf-8"), min_size=1, max_size=messages.TURN_ID_MAX),
     "outcome": st.sampled_from([None, "stopped", "killed", "finished_first"]),

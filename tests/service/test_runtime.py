@@ -151,16 +151,14 @@ def test_a_claim_in_a_missing_folder_is_a_config_error(base: Path) -> None:
 
 
 def test_what_a_killed_coordinator_left_is_swept_and_living_ones_stay(
-    base: Path, monkeypatch: pytest.MonkeyPatch
+    base: Path,
 ) -> None:
     script = "import os; from toolsd.runtime import Place; p = Place.private(); print(p.work, flush=True); os._exit(9)"
     dead = Path(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stdout[:-1])
     assert dead.is_dir()
-    with Place.private() as living:
-        monkeypatch.setattr(runtime, "_SWEEP_AGE", -1.0)
-        with Place.private():
-            assert living.work.is_dir()
-            assert not dead.exists()
+    with Place.private() as living, Place.private():
+        assert living.work.is_dir()
+        assert not dead.exists()
 
 
 def test_absence_is_explained(base: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from toolsd import messages, runtime
+from toolsd import codec, messages, runtime
 from toolsd.client.async_link import AsyncLink, AsyncLinks, blocking
 from toolsd.client.async_turn import AsyncTurn, OnReport
 from toolsd.client.calls import Arguments, normalised
@@ -50,6 +50,20 @@ class AsyncClient:
         No daemon is needed; the workers end with the client.
         """
         return cls(None, Embedded(config), timeout)
+
+    @property
+    def address(self) -> str:
+        """Where the coordinator is. Other clients may connect to it, also to an embedded one.
+
+        Raises:
+            UsageError: an embedded coordinator was not started yet.
+            ConfigError: there is no usable runtime directory.
+        """
+        if self._embedded is not None:
+            return self._embedded.address
+        if self._address is None:
+            self._address = runtime.address_of(runtime.socket_path())
+        return self._address
 
     async def open(self) -> Self:
         """Connect now.
@@ -184,24 +198,25 @@ class AsyncClient:
         inbox = link.routes.open(number)
         try:
             await link.send(messages.Ask(number, what, args))
-            answer = (await link.next(inbox)).message
+            arrival = await link.next(inbox)
         finally:
             link.routes.close(number)
+        answer = arrival.message
         assert isinstance(answer, messages.Answer)
         if answer.error is not None:
             raise UsageError(answer.error)
-        return answer.body
+        return codec.unpack(codec.payload(answer.body, arrival.frames))
 
     # --- links ------------------------------------------------------------------------------------------------------
 
     async def link(self) -> AsyncLink:
         """A link that works: the existing one or a new one."""
-        if self._address is None:
-            if self._embedded is not None:
-                await blocking(self._embedded.start)
-                return await self._links.current(self._embedded.address)
-            self._address = runtime.address_of(runtime.socket_path())
-        return await self._links.current(self._address)
+        link = self._links.existing()
+        if link is not None:
+            return link
+        if self._embedded is not None:
+            await blocking(self._embedded.start)
+        return await self._links.current(self.address)
 
     def existing_link(self) -> AsyncLink | None:
         """The link if there is one, without waiting."""

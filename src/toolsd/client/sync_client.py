@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from toolsd import messages, runtime
+from toolsd import codec, messages, runtime
 from toolsd.client.sync_link import Link, Links, blocking
 from toolsd.client.sync_turn import Turn, OnReport
 from toolsd.client.calls import Arguments, normalised
@@ -51,6 +51,20 @@ class Client:
         No daemon is needed; the workers end with the client.
         """
         return cls(None, Embedded(config), timeout)
+
+    @property
+    def address(self) -> str:
+        """Where the coordinator is. Other clients may connect to it, also to an embedded one.
+
+        Raises:
+            UsageError: an embedded coordinator was not started yet.
+            ConfigError: there is no usable runtime directory.
+        """
+        if self._embedded is not None:
+            return self._embedded.address
+        if self._address is None:
+            self._address = runtime.address_of(runtime.socket_path())
+        return self._address
 
     def open(self) -> Self:
         """Connect now.
@@ -185,24 +199,25 @@ class Client:
         inbox = link.routes.open(number)
         try:
             link.send(messages.Ask(number, what, args))
-            answer = (link.next(inbox)).message
+            arrival = link.next(inbox)
         finally:
             link.routes.close(number)
+        answer = arrival.message
         assert isinstance(answer, messages.Answer)
         if answer.error is not None:
             raise UsageError(answer.error)
-        return answer.body
+        return codec.unpack(codec.payload(answer.body, arrival.frames))
 
     # --- links ------------------------------------------------------------------------------------------------------
 
     def link(self) -> Link:
         """A link that works: the existing one or a new one."""
-        if self._address is None:
-            if self._embedded is not None:
-                blocking(self._embedded.start)
-                return self._links.current(self._embedded.address)
-            self._address = runtime.address_of(runtime.socket_path())
-        return self._links.current(self._address)
+        link = self._links.existing()
+        if link is not None:
+            return link
+        if self._embedded is not None:
+            blocking(self._embedded.start)
+        return self._links.current(self.address)
 
     def existing_link(self) -> Link | None:
         """The link if there is one, without waiting."""

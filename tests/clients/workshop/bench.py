@@ -74,3 +74,15 @@ def remember(context: Context, text: str) -> str:
     before = notes.get(context.session or "", "")
     notes[context.session or ""] = text
     return before
+
+
+@source.tool
+def stubborn(ready: str, release: str) -> str:
+    """As `hold`, but no request to stop reaches it."""
+    Path(ready).touch()
+    while not os.path.exists(release):
+        try:
+            time.sleep(0.002)
+        except BaseException:  # noqa: BLE001  # that is its point
+            continue
+    return "released"
