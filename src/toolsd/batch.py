@@ -62,9 +62,10 @@ class Slot:
         self._fill(value)
         self.filled = True
 
-    def fail(self, message: str) -> None:
-        """Fill the slot with an error; `message` is for the model."""
-        self._fill(SlotError("tool_error", str(message)))
+    def fail(self, error: str | Exception) -> None:
+        """Fill the slot with an error: a text for the model, or what `BatchCall.invoke` raised, which is told as for
+        any tool."""
+        self._fill(error if isinstance(error, Exception) else SlotError("tool_error", str(error)))
         self.filled = True
 
 

@@ -11,6 +11,7 @@ each part, kind one of text, json, blob, image), then the data of the parts, end
 from __future__ import annotations
 
 import io
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -20,6 +21,8 @@ from toolsd.plain import encode_json
 
 # Text above this is encoded piece by piece into its outcome, so that no second copy of it exists on the way.
 _PIECEWISE = 1024 * 1024
+
+_MIME = re.compile(r"[\w.+*-]+/[\w.+*-]+(\s*;.*)?", re.ASCII)
 
 Buffer = bytes | bytearray | memoryview
 PartKind = Literal["text", "json", "blob", "image"]
@@ -40,10 +43,20 @@ class Json(msgspec.Struct, frozen=True):
 
 
 class Blob(msgspec.Struct, frozen=True):
-    """Bytes with a MIME type."""
+    """Bytes with a MIME type.
+
+    Raises:
+        TypeError, ValueError: the data is no bytes, the MIME type is none.
+    """
 
     data: Buffer
     mime: str = "application/octet-stream"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, Buffer):
+            raise TypeError(f"the data of a {type(self).__name__} is bytes, not {type(self.data).__name__}")
+        if not isinstance(self.mime, str) or not _MIME.fullmatch(self.mime):
+            raise ValueError(f"{self.mime!r} is no MIME type; one looks like image/png")
 
 
 class Image(Blob, frozen=True):
@@ -56,11 +69,13 @@ class Image(Blob, frozen=True):
     mime: str = ""
 
     def __post_init__(self) -> None:
-        if not self.mime:
+        if not self.mime and isinstance(self.data, Buffer):
             msgspec.structs.force_setattr(self, "mime", _picture_type(bytes(self.data[:12])))
+        Blob.__post_init__(self)
 
 
 Part = Text | Json | Blob
+_PARTS = (Text, Json, Blob)
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -96,9 +111,9 @@ def encode_result(value: Any) -> bytes:
         return b"j" + encode_json(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _encode_parts((Blob(value),))
-    if isinstance(value, Part):
+    if isinstance(value, _PARTS):
         return _encode_parts((value,))
-    if isinstance(value, (list, tuple)) and any(isinstance(item, Part) for item in value):
+    if isinstance(value, (list, tuple)) and any(issubclass(item, _PARTS) for item in set(map(type, value))):
         return _encode_parts(value)
     written = encode_json(value)
     # A date, an enum of text, a path: a model reads it as text, without quotes.

@@ -27,8 +27,8 @@ def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
 
     try:
         parsed = docstring_parser.parse(clean)
-    except docstring_parser.ParseError:
-        return clean, {}
+    except (docstring_parser.ParseError, LookupError, ValueError, TypeError, AttributeError):
+        return clean, {}  # sections that only look like some (`:param` alone): the parser stumbles, the text stays
     said = {param.arg_name.lstrip("*"): _joined(param.description) for param in parsed.params if param.description}
     description = "\n\n".join(part for part in (parsed.short_description, parsed.long_description) if part)
     return description.strip(), said

@@ -14,7 +14,7 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -78,11 +78,11 @@ class Schemas:
     def __init__(self) -> None:
         self.definitions: dict[str, Any] = {}
 
-    def of(self, kind: Any) -> dict[str, Any]:
-        """The schema of `kind`; definitions it refers to are collected. Raises TypeError."""
-        (schema,), definitions = msgspec.json.schema_components([kind], schema_hook=self.hook, ref_template=DEFINITION)
+    def of(self, kinds: Sequence[Any]) -> list[dict[str, Any]]:
+        """The schema of each of `kinds`; definitions they refer to are collected. Raises TypeError: one has none."""
+        schemas, definitions = msgspec.json.schema_components(kinds, schema_hook=self.hook, ref_template=DEFINITION)
         self._collect(definitions)
-        return schema
+        return list(schemas)
 
     def hook(self, kind: type) -> dict[str, Any]:
         """For msgspec: the schema of a stand-in or a pydantic model. Raises TypeError for any other class."""
@@ -106,18 +106,34 @@ class Schemas:
 
 
 def usable(hint: Any) -> Any:
-    """`hint` as a type msgspec can decode with `decode_hook` and describe with `Schemas`.
+    """`hint` as a type msgspec can decode with `decode_hook` and describe with `Schemas`, if that is possible at all.
 
     Raises:
-        UsageError: no JSON value can be told from another for it; says which part of the hint.
+        UsageError: a constraint in it is not understood.
     """
-    made = _rewrite(hint)
-    try:
-        Schemas().of(made)
-    except TypeError as error:
-        reason = str(error).splitlines()[0].removesuffix(" requires either:")
-        raise UsageError(f"{show(hint)} cannot be an argument's type: {reason}") from error
-    return made
+    if hint is datetime:
+        return Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+    if hint is object:
+        return Any
+    if isinstance(hint, type) and get_origin(hint) is None:
+        if issubclass(hint, os.PathLike):
+            return _path_like(hint)
+        if _is_pydantic_dataclass(hint):
+            return _pydantic_checked(hint, strict=None)
+    origin = get_origin(hint)
+    if origin is None:
+        return hint
+    if origin is Annotated:
+        return _annotated(hint)
+    if origin in (Union, types.UnionType):
+        return _union([usable(member) for member in get_args(hint)])
+    args = get_args(hint)
+    if origin is typing.Literal or not args or not isinstance(origin, type):
+        return hint
+    if origin.__module__ not in ("builtins", "collections.abc", "collections"):
+        return hint
+    container: Any = list if origin is Iterable else origin
+    return container[tuple(arg if arg is Ellipsis else usable(arg) for arg in args)]
 
 
 def show(hint: Any) -> str:
@@ -137,34 +153,16 @@ def is_pydantic_field(thing: Any) -> bool:
     return fields is not None and isinstance(thing, fields.FieldInfo)
 
 
-def _rewrite(hint: Any) -> Any:
-    if hint is datetime:
-        return Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
-    if hint is object:
-        return Any
-    if isinstance(hint, type) and issubclass(hint, os.PathLike) and get_origin(hint) is None:
-        return _path_like(hint)
-    origin = get_origin(hint)
-    if origin is None:
-        return hint
-    if origin is Annotated:
-        return _annotated(hint)
-    if origin in (Union, types.UnionType):
-        return _union([_rewrite(member) for member in get_args(hint)])
-    args = get_args(hint)
-    if origin is typing.Literal or not args or not isinstance(origin, type):
-        return hint
-    if origin.__module__ not in ("builtins", "collections.abc", "collections"):
-        return hint
-    container: Any = list if origin is Iterable else origin
-    return container[tuple(arg if arg is Ellipsis else _rewrite(arg) for arg in args)]
+def _is_pydantic_dataclass(kind: type) -> bool:
+    dataclasses = sys.modules.get("pydantic.dataclasses")
+    return dataclasses is not None and dataclasses.is_pydantic_dataclass(kind)
 
 
 def _annotated(hint: Any) -> Any:
     inner, notes = hint.__origin__, hint.__metadata__
     if any(is_pydantic_field(note) for note in notes):
-        return _pydantic_field(hint)
-    made = _rewrite(inner)
+        return _pydantic_checked(hint, strict=True)
+    made = usable(inner)
     for note in notes:
         meta = _meta(note)
         if meta is not None:
@@ -214,7 +212,7 @@ def _choice(members: list[Any]) -> type[Any]:
                 continue
         raise Misfits(((), ""))
 
-    return ByHand.stand_in(names, check, lambda schemas: {"anyOf": [schemas.of(member) for member in members]})
+    return ByHand.stand_in(names, check, lambda schemas: {"anyOf": schemas.of(members)})
 
 
 def _strip(hint: Any) -> Any:
@@ -232,17 +230,18 @@ def _path_like(kind: type) -> type[Any]:
     return ByHand.stand_in(kind.__name__, check, lambda _: {"type": "string", "format": "path"})
 
 
-def _pydantic_field(hint: Any) -> type[Any]:
-    """A parameter with a pydantic `Field`: pydantic checks it, as strictly as msgspec checks the others."""
+def _pydantic_checked(hint: Any, strict: bool | None) -> type[Any]:
+    """What pydantic has to check: its dataclasses, as their config says, and hints with a `Field`, as strictly as
+    msgspec checks the others."""
     adapter = sys.modules["pydantic"].TypeAdapter(hint)
 
     def check(value: Any) -> Any:
-        return _by_pydantic(lambda text: adapter.validate_json(text, strict=True), value)
+        return _by_pydantic(lambda text: adapter.validate_json(text, strict=strict), value)
 
     def describe(schemas: Schemas) -> dict[str, Any]:
         return schemas.adopt(adapter.json_schema(ref_template="#/$defs/{model}"))
 
-    return ByHand.stand_in(show(hint.__origin__), check, describe)
+    return ByHand.stand_in(show(_strip(hint)), check, describe)
 
 
 def _by_pydantic(validate: Callable[[bytes], Any], value: Any) -> Any:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _MISSING = re.compile(r"^Object missing required field `([^`]*)`$")
 _REQUIRED = "nothing; it is required"
+# How much is told: characters of a value, and misfits of a call.
 _SHOWN = 80
+_TOLD = 20
 
 
 class BadArguments(Exception):
@@ -74,7 +76,7 @@ def bind_slowly(parameters: Parameters, text: str) -> dict[str, Any]:
 def _names(parameters: Parameters, given: dict[str, Any]) -> list[Misfit]:
     """Arguments nobody asked for, and those that are missing."""
     left = [name for name in parameters.fields if name not in given]
-    strangers = [name for name in given if name not in parameters.fields]
+    strangers = [name for name in given if name not in parameters.fields][:_TOLD]
     found: list[Misfit] = [Stranger(_path([name]), _no_such(name, left, parameters)) for name in strangers]
     for name in parameters.schema.get("required", ()):
         if name not in given:
@@ -85,6 +87,8 @@ def _names(parameters: Parameters, given: dict[str, Any]) -> list[Misfit]:
 def _no_such(name: str, left: Sequence[str], parameters: Parameters) -> str:
     from difflib import get_close_matches
 
+    if len(name) > _SHOWN:
+        return "no such argument"
     near = get_close_matches(name, left, n=1) or get_close_matches(name.lower(), left, n=1, cutoff=0.5)
     if near:
         return f"no such argument; did you mean {near[0]}?"
@@ -107,6 +111,8 @@ def _check(parameters: Parameters, name: str, value: Any) -> list[Misfit]:
     elif missing := _MISSING.match(message):
         steps.append(missing[1])
         return [Misfit(_path(steps), _wanted(parameters, steps), _REQUIRED)]
+    elif cause is not None:  # raised by the author's type itself, in its own words
+        parts = [(steps, f"{_wanted(parameters, steps)} ({_cut(message)})")]
     else:
         parts = [(steps, words(parameters.schema, steps, message))]
     found = [Misfit(_path(where), expected, _got(value, where[1:], expected)) for where, expected in parts]
@@ -202,13 +208,16 @@ def _path(steps: Sequence[Step]) -> str:
         if isinstance(step, int):
             out += f"[{step}]"
         else:
-            out += f".{step}" if step.isidentifier() else f"[{_shown(step)}]"
+            out += f".{step}" if step.isidentifier() and len(step) <= _SHOWN else f"[{_shown(step)}]"
     return out
 
 
 def _error(found: Sequence[Misfit]) -> SlotError:
-    lines = "\n".join(f"- {misfit}" for misfit in found)
-    parts = [msgspec.structs.asdict(misfit) for misfit in found]
+    told = found[:_TOLD]
+    lines = "\n".join(f"- {misfit}" for misfit in told)
+    if len(told) < len(found):
+        lines += f"\n- and {len(found) - len(told)} more"
+    parts = [msgspec.structs.asdict(misfit) for misfit in told]
     return SlotError(
         "arguments_invalid",
         f"The arguments do not fit. Correct this and call again:\n{lines}",

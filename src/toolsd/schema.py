@@ -11,6 +11,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Annotated, Any, NoReturn
 
@@ -19,7 +20,7 @@ import msgspec
 from toolsd.context import Context
 from toolsd.docstrings import read_docstring
 from toolsd.errors import ResultInvalid, UsageError
-from toolsd.hints import Schemas, decode_hook, is_pydantic_field, usable
+from toolsd.hints import Schemas, decode_hook, is_pydantic_field, show, usable
 from toolsd.plain import encode_json
 
 _EMPTY = inspect.Parameter.empty
@@ -43,27 +44,29 @@ class Parameters:
         self.positional: tuple[str, ...] = ()
         self.fields: dict[str, Any] = {}
         defaults: dict[str, Any] = {}
+        factories: dict[str, Callable[[], Any]] = {}
         for parameter, written in _parameters(function, names):
             if _is_context(written):
                 self.context = self._only_context(function, parameter)
                 continue
-            hint, default = _hint_and_default(written, parameter.default)
+            hint, default, factory = _hint_and_default(written, parameter.default)
             try:
                 self.fields[parameter.name] = usable(hint)
             except UsageError as error:
-                raise UsageError(f"{where(function)}: parameter {parameter.name}: {error.message}") from error
+                _refuse(function, f"parameter {parameter.name}: {error.message}")
             if default is not _EMPTY:
                 defaults[parameter.name] = default
+                factories[parameter.name] = factory
             if parameter.kind is parameter.POSITIONAL_ONLY:
                 self.positional += (parameter.name,)
+        self.schema = self._describe(function, said, defaults)
         self.struct = msgspec.defstruct(
             "Arguments",
-            [_field(name, hint, defaults) for name, hint in self.fields.items()],
+            [_field(name, hint, defaults, factories) for name, hint in self.fields.items()],
             kw_only=True,
             forbid_unknown_fields=True,
             gc=False,
         )
-        self.schema = self._describe(said, defaults)
         self._decode = msgspec.json.Decoder(self.struct, dec_hook=decode_hook).decode
         self._as_dict = msgspec.structs.asdict
 
@@ -87,25 +90,30 @@ class Parameters:
             raise UsageError(f"{where(function)}: {parameter.name}: a Context cannot be positional-only")
         return parameter.name
 
-    def _describe(self, said: Mapping[str, str], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    def _describe(
+        self, function: Callable[..., Any], said: Mapping[str, str], defaults: Mapping[str, Any]
+    ) -> dict[str, Any]:
         schemas = Schemas()
+        try:
+            made = schemas.of(list(self.fields.values()))
+        except TypeError as error:
+            _refuse(function, _undescribed(self.fields) or str(error))
         properties: dict[str, Any] = {}
-        for name, hint in self.fields.items():
-            schema = schemas.of(hint)
+        for name, schema in zip(self.fields, made, strict=True):
             _name_enum_types(schema)
             if name in said and "description" not in schema:
                 schema["description"] = said[name]
             if name in defaults:
                 _show_default(schema, defaults[name])
             properties[name] = schema
-        schema = {"type": "object", "properties": properties, "additionalProperties": False}
+        whole = {"type": "object", "properties": properties, "additionalProperties": False}
         required = [name for name in self.fields if name not in defaults]
         if required:
-            schema["required"] = required
+            whole["required"] = required
         if schemas.definitions:
             _name_enum_types(schemas.definitions)
-            schema["$defs"] = schemas.definitions
-        return schema
+            whole["$defs"] = schemas.definitions
+        return whole
 
 
 def where(function: Callable[..., Any]) -> str:
@@ -151,33 +159,52 @@ def _refuse(function: Callable[..., Any], why: str) -> NoReturn:
     raise UsageError(f"{where(function)}: {why}")
 
 
+def _undescribed(fields: Mapping[str, Any]) -> str | None:
+    """Which parameter is at fault when not all can be described, and why."""
+    for name, hint in fields.items():
+        try:
+            Schemas().of([hint])
+        except TypeError as error:
+            reason = str(error).splitlines()[0].removesuffix(" requires either:")
+            return f"parameter {name}: {show(hint)} cannot be an argument's type: {reason}"
+    return None
+
+
 def _is_context(hint: Any) -> bool:
     return hint is Context or hint == (Context | None)
 
 
-def _hint_and_default(hint: Any, default: Any) -> tuple[Any, Any]:
-    """Both, after a pydantic `Field` has had its say: it can stand as the default or hold one."""
+def _hint_and_default(hint: Any, default: Any) -> tuple[Any, Any, Callable[[], Any]]:
+    """The hint, the default and what makes it for a call, after a pydantic `Field` has had its say: it can stand as the
+    default or hold one."""
+    factory: Callable[[], Any] = partial(_same, default)
     if is_pydantic_field(default):
         hint, default = Annotated[hint, default], _EMPTY
     for note in getattr(hint, "__metadata__", ()):
         if is_pydantic_field(note) and not note.is_required() and default is _EMPTY:
-            default = note.get_default(call_default_factory=True)
+            factory = partial(note.get_default, call_default_factory=True)
+            default = factory()
     if default is None and not _takes_none(hint):
         hint = hint | None
-    return hint, default
+    return hint, default, factory
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _takes_none(hint: Any) -> bool:
     return hint in (None, Any, object) or type(None) in typing.get_args(hint)
 
 
-def _field(name: str, hint: Any, defaults: Mapping[str, Any]) -> Any:
+def _field(
+    name: str, hint: Any, defaults: Mapping[str, Any], factories: Mapping[str, Callable[[], Any]]
+) -> tuple[Any, ...]:
     if name not in defaults:
         return name, hint
-    default = defaults[name]
-    if type(default) in _SCALARS:
-        return name, hint, default
-    return name, hint, msgspec.field(default_factory=lambda: default)
+    if type(defaults[name]) in _SCALARS:
+        return name, hint, defaults[name]
+    return name, hint, msgspec.field(default_factory=factories[name])
 
 
 def _show_default(schema: dict[str, Any], default: Any) -> None:

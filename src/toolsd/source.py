@@ -74,6 +74,7 @@ class Tool:
             )
         with suppress(NameError):  # a type defined further down: `parameters` looks again when the module is whole
             self._parameters = Parameters(function, names)
+            self._names = {}  # a frame's variables; they are not kept longer than they are needed
 
     @property
     def parameters(self) -> Parameters:
@@ -182,8 +183,8 @@ class Source:
         return declare if function is None else declare(function)
 
     def on_start(self, hook: F) -> F:
-        """Run `hook` (plain or async) once in the worker, before the first batch. If it raises, the worker does not
-        start."""
+        """Run `hook` (plain or async) once in the worker, before the first batch. If it raises, the source is not
+        started. An async hook, like an async tool, gives the source's worker an event loop."""
         self.start_hooks.append(hook)
         return hook
 
@@ -201,7 +202,8 @@ class Source:
         `calls` are the calls whose arguments are valid, in the model's order; each has `id`, `tool`, `arguments` (a
         dict of typed values), `context` and `invoke()`, which calls the declared function. `results` has one slot a
         call: `results[i].ok(value)` or `results[i].fail("text for the model")`, from any thread, exactly once each.
-        An exception fails the whole batch and with it the turn.
+        An exception that comes out of the function fails the whole batch and with it the turn; one that `invoke()`
+        raised can be put into its slot with `results[i].fail(error)`.
         """
 
         def replace(function: BatchFunction) -> BatchFunction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,6 +116,24 @@ def test_a_result_over_the_limit_names_size_and_limit(run_one: Callable[..., too
     assert result.error.details == {"size": 101, "limit": 100}
     assert "101" in result.text
     assert "100" in result.text
+
+
+def test_an_argument_type_whose_own_code_breaks_is_an_error_in_the_slot() -> None:
+    @dataclass
+    class Broken:
+        x: int
+
+        def __post_init__(self) -> None:
+            raise KeyError("bug")
+
+    source = toolsd.Source("s")
+
+    @source.tool
+    def takes(value: Broken) -> None: ...
+
+    result = testing.run(source, [("takes", {"value": {"x": 1}})])[0]
+    assert result.error is not None
+    assert (result.error.code, result.text) == ("tool_error", "KeyError: 'bug'")
 
 
 def test_settings_of_the_operator_win_over_the_author() -> None:

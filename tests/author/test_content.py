@@ -102,6 +102,14 @@ def test_an_image_of_no_known_type_must_name_it() -> None:
 
 
 @pytest.mark.parametrize(
+    "make", [lambda: Blob("text"), lambda: Blob(b"", "png"), lambda: Image(5), lambda: Blob(b"", 5)]
+)
+def test_a_part_that_could_not_be_sent_cannot_be_made(make: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"bytes|MIME"):
+        make()
+
+
+@pytest.mark.parametrize(
     ("value", "expected"),
     [
         (Point(1, [Colour.RED]), {"x": 1, "more": ["red"]}),

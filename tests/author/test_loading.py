@@ -213,6 +213,18 @@ def test_a_start_hook_that_fails_is_named(error: BaseException, asynchronous: bo
     assert f"{__file__}:" in str(failed.value)
 
 
+def test_a_plain_hook_that_gives_an_awaitable_is_not_forgotten() -> None:
+    async def connect() -> None: ...
+
+    source = toolsd.Source("s")
+    source.tool(name="t")(lambda: None)
+    coroutine = connect()
+    source.on_start(lambda: coroutine)
+    with pytest.raises(SourceLoadError, match="async def"), testing.Harness(source):
+        pass
+    coroutine.close()
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_close_hook_that_fails_keeps_no_other_from_running(
     asynchronous: bool, capsys: pytest.CaptureFixture[str]

@@ -316,6 +316,25 @@ def test_what_a_slot_cannot_hold_is_an_error_in_it() -> None:
     assert [result.error.code for result in results if result.error] == ["result_invalid", "result_too_large"]
 
 
+def test_what_invoke_raised_can_be_put_into_its_slot() -> None:
+    source = toolsd.Source("s")
+
+    @source.tool
+    def fails(error: str) -> None:
+        raise toolsd.ToolError("told") if error == "own" else KeyError("k")
+
+    @source.invoke_batch
+    def run(calls: Any, results: Any) -> None:
+        for call, slot in zip(calls, results, strict=True):
+            try:
+                slot.ok(call.invoke())
+            except (toolsd.ToolError, KeyError) as error:
+                slot.fail(error)
+
+    results = testing.run(source, [("fails", {"error": "own"}), ("fails", {"error": "other"})])
+    assert [result.text for result in results] == ["told", "KeyError: 'k'"]
+
+
 def test_invoke_batch_is_not_called_without_a_valid_call() -> None:
     def run(calls: Any, results: Any) -> None:
         raise AssertionError("called")

@@ -222,6 +222,52 @@ def test_everything_wrong_is_told_at_once() -> None:
     assert "leave it out for the default" in misfit(Parameters(search), '{"query": "x", "limit": null}').message
 
 
+def test_the_words_of_the_authors_own_checks_are_told() -> None:
+    @dataclass
+    class Span:
+        start: int
+        end: int
+
+        def __post_init__(self) -> None:
+            if self.end < self.start:
+                raise ValueError("end is before start")
+
+    error = misfit(takes(list[Span]), '{"v": [{"start": 2, "end": 1}]}')
+    assert '- $.v[0]: expected object with start, end (end is before start), got object {"start"' in error.message
+
+
+def test_pydantic_dataclasses_are_checked_by_pydantic() -> None:
+    @pydantic.dataclasses.dataclass
+    class Bounded:
+        size: int = pydantic.Field(ge=1)
+
+    assert takes(Bounded).bind('{"v": {"size": 1}}') == {"v": Bounded(1)}
+    assert "$.v.size: expected greater than" in misfit(takes(Bounded), '{"v": {"size": 0}}').message
+
+
+def test_a_flood_of_misfits_is_cut() -> None:
+    names = ", ".join(f'"{"x" * i}": 1' for i in range(1, 300))
+    error = misfit(takes(list[int] | None, None), f'{{{names}, "v": ["{"y" * 10_000}"]}}')
+    assert len(error.message) < 5000
+    assert error.message.splitlines()[-1] == "- and 1 more"
+
+
+def test_types_of_the_same_name_are_told_apart() -> None:
+    def other() -> type:
+        @dataclass
+        class Node:
+            other: str
+
+        return Node
+
+    def tool(a: Node, b: Any) -> None: ...
+
+    tool.__annotations__["b"] = other()
+    schema = Parameters(tool).schema
+    refs = [schema["properties"][name]["$ref"].rpartition("/")[2] for name in "ab"]
+    assert [list(schema["$defs"][ref]["properties"]) for ref in refs] == [["size", "child"], ["other"]]
+
+
 def test_unknown_names_are_refused() -> None:
     def none() -> None: ...
     def two(first: int, second: int) -> None: ...
@@ -338,13 +384,16 @@ def test_defaults_are_shown_and_kept() -> None:
         e: Any = marker,
         f=2.5,  # type: ignore[no-untyped-def]
         g: int = pydantic.Field(7, ge=1),
+        *,
+        h: Annotated[list[int], pydantic.Field(default_factory=list)],
     ) -> None: ...
 
     made = Parameters(tool)
     shown = {name: schema.get("default", "none") for name, schema in made.schema["properties"].items()}
-    assert shown == {"a": 1, "b": [1], "c": "red", "d": None, "e": "none", "f": 2.5, "g": 7}
-    assert made.bind("{}") == {"a": 1, "b": [1], "c": Colour.RED, "d": None, "e": marker, "f": 2.5, "g": 7}
+    assert shown == {"a": 1, "b": [1], "c": "red", "d": None, "e": "none", "f": 2.5, "g": 7, "h": []}
+    assert made.bind("{}") == {"a": 1, "b": [1], "c": Colour.RED, "d": None, "e": marker, "f": 2.5, "g": 7, "h": []}
     assert made.bind('{"d": null}')["d"] is None
+    assert made.bind("{}")["h"] is not made.bind("{}")["h"]
     assert "required" not in made.schema
 
 

@@ -43,8 +43,13 @@ class Runnable:
         try:
             return self._bind(call.arguments)
         except BadArguments as bad:
-            batch.finished(call.slot, encode_error(bad.error))
-            return None
+            outcome = encode_error(bad.error)
+        except PASSED_ON:
+            raise
+        except Exception as error:  # noqa: BLE001 - the author's types may run code of theirs (__post_init__)
+            outcome = self.failed(error)
+        batch.finished(call.slot, outcome)
+        return None
 
     def invoke(self, arguments: dict[str, Any], context: Context) -> Any:
         """What the function gives for bound arguments."""

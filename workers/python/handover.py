@@ -42,8 +42,8 @@ def hand_over(
 
 
 def _fill(tool: Runnable, batch: HostBatch, slot: int, what: Any) -> None:
-    if isinstance(what, SlotError):
-        batch.finished(slot, encode_error(what))
+    if isinstance(what, (SlotError, Exception)):
+        batch.finished(slot, encode_error(what) if isinstance(what, SlotError) else tool.failed(what))
         return
     try:
         outcome = encode_result(what)

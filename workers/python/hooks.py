@@ -24,7 +24,8 @@ def start(hooks: Sequence[Hook]) -> None:
     """Run plain hooks in their order. Raises SourceLoadError: one raised; the source cannot be used."""
     for hook in hooks:
         try:
-            hook()
+            if isawaitable(hook()):
+                raise TypeError("it gives an awaitable; declare it with async def, so that it is awaited")
         except (Exception, SystemExit) as error:
             raise _broken(hook, error) from error
 

@@ -143,12 +143,13 @@ async def _threads(batch: HostBatch, calls: Sequence[HostCall], tools: dict[str,
 
     def work(call: HostCall) -> None:
         error: BaseException | None = None
+        following: HostCall | None = call
         try:
-            while not batch.cancelled:
-                tools[call.tool].run(batch, call)
-                call = waiting.popleft()
-        except IndexError:
-            pass  # nobody waits any more
+            while following is not None:
+                if batch.cancelled:
+                    raise BatchCancelled
+                tools[following.tool].run(batch, following)
+                following = _next(waiting)
         except BaseException as caught:  # noqa: BLE001 - handed to the loop, which raises it
             error = caught
         loop.call_soon_threadsafe(ended, error)
@@ -166,5 +167,10 @@ async def _threads(batch: HostBatch, calls: Sequence[HostCall], tools: dict[str,
         raise
     if raised:
         raise raised[0]
-    if batch.cancelled:
-        raise BatchCancelled
+
+
+def _next(waiting: deque[HostCall]) -> HostCall | None:
+    try:
+        return waiting.popleft()
+    except IndexError:  # not asked for before: another thread may take the last one in between
+        return None
