@@ -108,18 +108,15 @@ def test_near_the_recursion_limit_of_the_caller():
             break  # our own frames, not the parser
 
 
+UTF8 = st.text(st.characters(codec="utf-8"), max_size=8)
 OBJECTS = st.dictionaries(
-    st.text(st.characters(codec="utf-8")),
+    UTF8,
     st.recursive(
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.floats(allow_nan=False, allow_infinity=False)
-        # the generator's own alphabet has no surrogates when a codec is named
-        | st.text(st.characters(codec="utf-8")),
-        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner),
-        max_leaves=20,
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | UTF8,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(UTF8, inner, max_size=3),
+        max_leaves=6,
     ),
+    max_size=4,
 )
 
 

@@ -21,6 +21,9 @@ from toolsd.streams.plain import plain, read
 from toolsd.streams.settle import settle
 from toolsd.streams.wire import WireDecoder
 
+# What decodes and is no chunk of any format.
+_NO_CHUNK = (str, bytes, bytearray, memoryview, int, float, list, tuple)
+
 
 class CompletionAssembler:
     """Assembles the tool calls of one completion. One per completion.
@@ -181,13 +184,17 @@ class CompletionAssembler:
     def _chunk(self, chunk: Any) -> None:
         self._chunks += 1
         adapter = self._adapter
-        if type(chunk) is not dict and (adapter is None or not adapter.takes_objects):
-            chunk = plain(chunk)
-        if chunk is None:
-            return
-        if isinstance(chunk, (str, bytes, int, float, list)):
-            self._undecodable += 1  # JSON, but no chunk of any format
-            return
+        if not isinstance(chunk, dict):
+            if chunk is None:
+                return
+            if isinstance(chunk, _NO_CHUNK):
+                self._undecodable += 1
+                return
+            if (adapter is None and recognise(chunk) is None) or (adapter is not None and not adapter.takes_objects):
+                chunk = plain(chunk)
+                if not isinstance(chunk, dict):
+                    self._undecodable += 1
+                    return
         if adapter is not None:
             adapter.feed(chunk)
             return
@@ -213,4 +220,8 @@ class CompletionAssembler:
         if not self._steps:
             return ()
         numbers = {id(draft): index for index, draft in enumerate(drafts)}
-        return tuple(Step(chunk, numbers.get(id(draft)), what, why) for chunk, draft, what, why in self._steps)
+        steps = []
+        for chunk, draft, what, why in self._steps:
+            whose = draft.into if draft is not None and draft.into is not None else draft
+            steps.append(Step(chunk, numbers.get(id(whose)), what, why))
+        return tuple(steps)

@@ -13,6 +13,8 @@ _ATOMS = (str, int, float, bool, type(None), bytes, bytearray, memoryview)
 
 def read(thing: Any, key: str) -> Any:
     """`thing[key]` of a dict or `thing.key` of an object; None when there is none."""
+    if type(thing) is dict:
+        return thing.get(key)
     if isinstance(thing, Mapping):
         return thing.get(key)
     try:
@@ -28,11 +30,11 @@ def plain(thing: Any) -> Any:
     """
     if type(thing) is dict or isinstance(thing, _ATOMS):
         return thing
-    if isinstance(thing, Mapping):
-        return dict(thing)
-    if isinstance(thing, (list, tuple)):
-        return [plain(item) for item in thing]
     try:
+        if isinstance(thing, Mapping):
+            return dict(thing)
+        if isinstance(thing, (list, tuple)):
+            return [plain(item) for item in thing]
         dump = getattr(thing, "model_dump", None)
         if dump is not None:
             return _pydantic(dump)

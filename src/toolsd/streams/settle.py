@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from toolsd.streams.arguments import MAX_DEPTH, ArgumentsMalformed, encodable, pair_surrogates, parse, values
 from toolsd.streams.assembly import AssembledCall
-from toolsd.streams.draft import Draft, Fragment
+from toolsd.streams.draft import Draft, Fragment, as_json
 
 # What tool names are made of at any provider or in MCP; template markers, spaces and control characters are not.
 _NAME = re.compile(r"[\w.:/@#$+~-]{1,256}")
@@ -34,17 +34,17 @@ class Settled(NamedTuple):
 def settle(draft: Draft, index: int, *, repair: bool = True, max_depth: int = MAX_DEPTH) -> AssembledCall:
     """`draft` as call `index` of its turn, with every call-level defect but `duplicate_id`, which needs the others."""
     notes = list(draft.notes or ())
-    defects: list[str] = []
+    defects = list(draft.defects or ())
     value: Any
     if draft.custom:
-        text = pair_surrogates("".join(_text(fragment) for fragment in draft.fragments))
+        text = pair_surrogates(draft.text())
         value, defect = text, None
         if encodable(text) is not text:
             defect = "lone_surrogate"
     else:
-        text, value, defect, repairs = settle_arguments(draft.fragments, repair=repair, max_depth=max_depth)
+        text, value, defect, repairs = settle_arguments(draft.chosen(), repair=repair, max_depth=max_depth)
         notes += repairs
-    if defect:
+    if defect and not defects:
         defects.append(defect)
     if not draft.closed:
         defects.append("unterminated_block")
@@ -65,7 +65,7 @@ def settle(draft: Draft, index: int, *, repair: bool = True, max_depth: int = MA
         defects=tuple(defects),
         notes=tuple(notes),
         custom=draft.custom,
-        extra=draft.extra or {},
+        extra=dict(draft.extra or {}),
     )
 
 
@@ -76,8 +76,8 @@ def settle_arguments(fragments: list[Fragment], *, repair: bool = True, max_dept
     if repair and len(fragments) > 1 and all(isinstance(fragment, dict) for fragment in fragments):
         merged = _merge([fragment for fragment in fragments if isinstance(fragment, dict)])
         if merged is not None:
-            fragments, notes = [merged], ("note:merged_arguments",)
-    pieces = [_text(fragment) for fragment in fragments]
+            fragments, notes = [merged[0]], merged[1]
+    pieces = [fragment if isinstance(fragment, str) else as_json(fragment) for fragment in fragments]
     text = pair_surrogates("".join(pieces))
     try:
         parsed = parse(text, max_depth=max_depth)
@@ -147,26 +147,26 @@ def _same(left: Any, right: Any) -> bool:
         return False
 
 
-def _merge(objects: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _merge(objects: list[dict[str, Any]]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """Objects that were sent in pieces as one: keys are added, a value may be sent again or a text may grow.
 
     None where two of them contradict each other; then they may be two calls, and which one is not for us to say.
     """
     merged: dict[str, Any] = {}
+    again = grown = False
     for piece in objects:
         for key, value in piece.items():
-            old = merged.get(key)
-            grows = isinstance(old, str) and isinstance(value, str) and value.startswith(old)
-            if key in merged and not grows and not _same(old, value):
-                return None
+            if key in merged:
+                old = merged[key]
+                if _same(old, value):
+                    again = True
+                elif isinstance(old, str) and isinstance(value, str) and value.startswith(old):
+                    grown = True
+                else:
+                    return None
             merged[key] = value
-    return merged
-
-
-def _text(fragment: Fragment) -> str:
-    if isinstance(fragment, str):
-        return fragment
-    try:
-        return json.dumps(fragment, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):  # foreign objects inside, cycles, a nesting beyond any limit
-        return "\ufffd"  # arguments that are there but cannot be read: this parses as nothing
+        again = again and len(piece) == len(merged)
+    if not (again or grown):
+        return merged, ()
+    equal = not grown and all(len(piece) == len(merged) for piece in objects)
+    return merged, ("note:repeated_arguments" if equal else "note:cumulative_arguments",)

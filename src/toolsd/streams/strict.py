@@ -56,7 +56,7 @@ class ToolCallAccumulator:
             return
         slots = self._slots
         for delta in as_list(deltas):
-            if type(delta) is dict:
+            if isinstance(delta, dict):
                 index = delta.get("index")
                 id_ = delta.get("id")
                 function = delta.get("function")
@@ -80,7 +80,7 @@ class ToolCallAccumulator:
                 slot.id = id_
             if not function:
                 continue
-            if type(function) is dict:
+            if isinstance(function, dict):
                 name = function.get("name")
                 arguments = function.get("arguments")
             else:

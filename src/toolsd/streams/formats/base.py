@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol
 
-from toolsd.streams.draft import Draft
+from toolsd.streams.draft import Draft, as_json
 
 
 class Trace(Protocol):
@@ -32,7 +32,7 @@ class Adapter:
     def __init__(self, *, strict: bool = False, trace: Trace | None = None) -> None:
         self.strict = strict
         self.trace = trace
-        self.reasons: list[str] = []
+        self.reasons: dict[str, None] = {}
         self.failed = False
         self.dropped = 0
         self.size = 0
@@ -49,7 +49,70 @@ class Adapter:
         """The calls so far, in the order of the result."""
         return []
 
-    def say(self, reason: Any) -> None:
-        """Take a finish reason; anything but a text that is not empty is none."""
-        if reason and isinstance(reason, str) and reason not in self.reasons:
-            self.reasons.append(reason)
+    def open(self, draft: Draft, why: str) -> Draft:
+        """Account for a call that begins."""
+        self.calls += 1
+        if draft.name:
+            self.new_names.append(draft.name)
+        if self.trace is not None:
+            self.trace(draft, f"name {draft.name!r}, id {draft.id}", why)
+        return draft
+
+    def append(self, draft: Draft, fragment: Any, why: str) -> None:
+        """Add a fragment of arguments: text, or an object."""
+        if fragment is None or fragment == "":
+            return
+        if not isinstance(fragment, (str, dict)):
+            fragment = as_json(fragment)
+        draft.fragments.append(fragment)
+        self.size += len(fragment)
+        if self.trace is not None:
+            self.trace(draft, f"arguments {shortened(fragment)}", why)
+
+    def drop(self, fragment: Any, why: str) -> None:
+        """Count a fragment that belongs to no call."""
+        self.dropped += 1
+        if self.trace is not None:
+            self.trace(None, f"arguments {shortened(fragment)}", why + ": dropped and counted")
+
+    def say(self, reason: Any, reasons: dict[str, None] | None = None) -> None:
+        """Take a finish reason, the latest last; anything but a text that is not empty is none."""
+        if reason and isinstance(reason, str):
+            reasons = self.reasons if reasons is None else reasons
+            reasons.pop(reason, None)
+            reasons[reason] = None
+
+
+def shortened(fragment: Any) -> str:
+    """A fragment for a line of an explanation."""
+    if isinstance(fragment, str):
+        fragment = fragment[:80]
+    text = repr(fragment)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """`value` if it is an object, an empty one otherwise."""
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: Any) -> list[Any]:
+    """`value` if it is a list, a list of it if it is an object, an empty one otherwise."""
+    return value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+
+
+def text(value: Any) -> str:
+    """`value` if it is text, an empty one otherwise."""
+    return value if isinstance(value, str) else ""
+
+
+def identity(value: Any) -> str | None:
+    """An id: text that is neither empty nor the word `null`; an integer counts as its decimal text."""
+    if isinstance(value, str):
+        return value if value and value != "null" else None
+    return str(value) if type(value) is int else None
+
+
+def key(value: Any) -> int:
+    """A block index; -1 for one that is missing or no integer."""
+    return value if type(value) is int else -1

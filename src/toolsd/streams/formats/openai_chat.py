@@ -2,7 +2,8 @@
 
 Envelope only: which deltas a chunk holds and for which choice. Routing of deltas to calls is the accumulator's.
 `delta: null`, `tool_calls: null`, a choice without a delta, a chunk of nothing but usage are nothing. Finish reasons
-are kept and never acted on: fragments may follow them.
+are kept and never acted on: fragments may follow them. With `n` > 1 the choices are other completions of the same
+prompt; the one with the lowest index is the result.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from toolsd.streams.draft import Draft
-from toolsd.streams.formats.base import Adapter, Trace
-from toolsd.streams.plain import read
+from toolsd.streams.formats.base import Adapter, Trace, mapping
+from toolsd.streams.plain import plain, read
 from toolsd.streams.strict import ToolCallAccumulator
+from toolsd.streams.tolerant import TolerantAccumulator
 
 
 class OpenAIChat(Adapter):
@@ -28,34 +30,49 @@ class OpenAIChat(Adapter):
         if choices is None:
             inner = read(chunk, "data")  # mistralai wraps each chunk in an event
             choices = None if inner is None else read(inner, "choices")
-        if read(chunk, "error") or read(chunk, "object") == "error":
+        # Objects of the SDKs are slow to say that they have no such attribute, and their clients raise on errors.
+        if (not choices or isinstance(chunk, dict)) and (read(chunk, "error") or read(chunk, "object") == "error"):
             self.failed = True
         if not isinstance(choices, (list, tuple)):
             return
         for position, choice in enumerate(choices):
             index = read(choice, "index")
-            state = self.choice(index if type(index) is int else position)
+            state = self._choice(index if type(index) is int else position)
             delta = read(choice, "delta")
             if delta is not None:
-                self.observe(read(delta, "tool_calls"), state)
+                deltas = read(delta, "tool_calls")
+                if deltas:
+                    self._fold(state.calls, deltas)
                 legacy = read(delta, "function_call")
                 if legacy:
-                    state.observe_legacy(legacy)
+                    state.legacy = state.legacy or self._accumulator()
+                    self._fold(state.legacy, [{"function": legacy}])
+            elif read(choice, "message") is not None:
+                self._whole(state, read(choice, "message"))
             reason = read(choice, "finish_reason")
-            if reason and isinstance(reason, str) and reason not in state.reasons:
-                state.reasons.append(reason)
+            if reason:
+                self.say(reason, state.reasons)
 
-    def choice(self, index: int = 0) -> _Choice:
-        state = self._choices.get(index)
-        if state is None:
-            state = self._choices[index] = _Choice()
-        return state
+    def observe(self, deltas: Any) -> None:
+        """Fold `tool_calls` deltas without their chunk."""
+        self._fold(self._choice(0).calls, deltas)
 
-    def observe(self, deltas: Any, state: _Choice | None = None) -> None:
-        """Fold `tool_calls` deltas into the choice `state`, the first one by default."""
-        if not deltas:
-            return
-        accumulator = (state or self.choice()).accumulator
+    def finish(self) -> None:
+        if self._choices:
+            self.reasons = self._first().reasons
+
+    def drafts(self) -> list[Draft]:
+        if not self._choices:
+            return []
+        state = self._first()
+        drafts = state.calls.drafts()
+        if not drafts and state.legacy is not None:  # gateways that send both say the same twice
+            drafts = state.legacy.drafts()
+            for draft in drafts:
+                draft.needs_id = False  # the older protocol has one call and no ids
+        return drafts
+
+    def _fold(self, accumulator: ToolCallAccumulator | TolerantAccumulator, deltas: Any) -> None:
         size, dropped, calls = accumulator.size, accumulator.dropped_deltas, len(accumulator)
         accumulator.observe(deltas)
         self.size += accumulator.size - size
@@ -65,37 +82,33 @@ class OpenAIChat(Adapter):
             self.new_names += accumulator.new_names
             accumulator.new_names.clear()
 
-    def finish(self) -> None:
-        if self._choices:
-            self.reasons = self._first().reasons
+    def _whole(self, state: _Choice, message: Any) -> None:
+        """The message of an answer that was not streamed after all: whole calls, whose place is their index."""
+        calls = plain(read(message, "tool_calls"))
+        if isinstance(calls, list) and state.calls.is_empty:
+            self._fold(state.calls, [{"index": place, **mapping(plain(call))} for place, call in enumerate(calls)])
+        legacy = plain(read(message, "function_call"))
+        if legacy and state.legacy is None:
+            state.legacy = self._accumulator()
+            self._fold(state.legacy, [{"function": legacy}])
 
-    def drafts(self) -> list[Draft]:
-        """The calls of the choice with the lowest index; with `n` > 1 the others are other completions."""
-        if not self._choices:
-            return []
-        state = self._first()
-        return state.accumulator.drafts() or state.legacy_drafts()
+    def _choice(self, index: int) -> _Choice:
+        state = self._choices.get(index)
+        if state is None:
+            state = self._choices[index] = _Choice(self._accumulator())
+        return state
 
     def _first(self) -> _Choice:
         return self._choices[min(self._choices)]
 
+    def _accumulator(self) -> ToolCallAccumulator | TolerantAccumulator:
+        return ToolCallAccumulator() if self.strict else TolerantAccumulator(self.trace)
+
 
 class _Choice:
-    __slots__ = ("accumulator", "legacy", "reasons")
+    __slots__ = ("calls", "legacy", "reasons")
 
-    def __init__(self) -> None:
-        self.accumulator = ToolCallAccumulator()
-        self.legacy: ToolCallAccumulator | None = None
-        self.reasons: list[str] = []
-
-    def observe_legacy(self, function_call: Any) -> None:
-        if self.legacy is None:
-            self.legacy = ToolCallAccumulator()
-        self.legacy.observe([{"function": function_call}])
-
-    def legacy_drafts(self) -> list[Draft]:
-        """The one call of the older protocol, which knows no ids."""
-        drafts = [] if self.legacy is None else self.legacy.drafts()
-        for draft in drafts:
-            draft.needs_id = False
-        return drafts
+    def __init__(self, calls: ToolCallAccumulator | TolerantAccumulator) -> None:
+        self.calls = calls
+        self.legacy: ToolCallAccumulator | TolerantAccumulator | None = None
+        self.reasons: dict[str, None] = {}
