@@ -15,20 +15,23 @@ import msgspec
 from toolsd import config, report
 from toolsd.cli import output
 from toolsd.cli.app import global_options, json_option, settings
+from toolsd.cli.output import plural
 from toolsd.config import Config, ConfigMistakes, Mistake
-from toolsd.core.model import SourceSpec
+from toolsd.core.model import Restart, SourceSpec
 from toolsd.core.snapshot import SourceView
 from toolsd.errors import EXIT_CONFIG
 from toolsd.runtime import Place
 from toolsd.service import Service
+from toolsd.telemetry import logs
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What came of one source: its tools, or why it has none."""
+    """What came of one source: its tools, or why it has none. `detail` is a traceback or the end of its stderr."""
 
     name: str
     tools: tuple[str, ...]
-    mistake: Mistake | None
+    mistake: Mistake | None = None
+    detail: str | None = None
 
 
 @click.command()
@@ -49,6 +52,8 @@ def command() -> int:
             | _NOTHING
         )
         return EXIT_CONFIG
+    if settings().verbosity == 0:
+        logs.silent()  # what went wrong is in the findings
     findings = asyncio.run(_look(loaded))
     mistakes = [finding.mistake for finding in findings if finding.mistake is not None]
     if settings().json:
@@ -57,7 +62,10 @@ def command() -> int:
                 "ok": not mistakes,
                 "file": loaded.file,
                 "mistakes": msgspec.to_builtins(mistakes),
-                "sources": [{"name": f.name, "ok": f.mistake is None, "tools": list(f.tools)} for f in findings],
+                "sources": [
+                    {"name": f.name, "ok": f.mistake is None, "tools": list(f.tools), "detail": f.detail}
+                    for f in findings
+                ],
                 "settings": msgspec.to_builtins(loaded.settings),
             }
         )
@@ -84,20 +92,21 @@ async def _look(loaded: Config) -> list[Finding]:
 
 
 def _once(spec: SourceSpec) -> SourceSpec:
-    """The source as it is started here: one worker, and nobody waits for it in vain."""
-    return msgspec.structs.replace(spec, replicas=1, start="lazy", required=False)
+    """The source as it is started here: one worker, one attempt."""
+    once = Restart(max=0, cool_down=spec.start_timeout * 10)
+    return msgspec.structs.replace(spec, replicas=1, start="lazy", required=False, restart=once)
 
 
 def _finding(loaded: Config, source: SourceView, tools: list[dict[str, Any]]) -> Finding:
     names = tuple(tool["name"] for tool in tools if tool["source"] == source.name)
     failure = source.failure
     if failure is None:
-        return Finding(source.name, names, None)
+        return Finding(source.name, names)
     key = f"source.{source.name}.path"
     line = next((setting.line for setting in loaded.settings if setting.key == key), None)
     evidence = failure.evidence
     detail = None if evidence is None else evidence.traceback or evidence.stderr_tail
-    return Finding(source.name, names, Mistake(line, key, failure.message, detail))
+    return Finding(source.name, names, Mistake(line, key, failure.message), detail)
 
 
 def _show(loaded: Config, findings: list[Finding]) -> None:
@@ -110,9 +119,14 @@ def _show(loaded: Config, findings: list[Finding]) -> None:
     for finding in findings:
         if finding.mistake is None:
             output.styled((f"{finding.name}: ", "bold"), ("ok", "green"), f", {', '.join(finding.tools)}")
-    wrong = [finding.mistake for finding in findings if finding.mistake is not None]
+    wrong = [finding for finding in findings if finding.mistake is not None]
+    for finding in wrong:
+        assert finding.mistake is not None
+        output.complain(finding.mistake.describe(file))
+        if finding.detail and settings().verbosity > 0:
+            output.note(finding.detail)
     if wrong:
-        for mistake in wrong:
-            output.complain(mistake.describe(file))
+        more = "" if settings().verbosity > 0 else " (-v shows tracebacks)"
+        output.complain(f"{plural(len(wrong), 'source')} of {len(findings)} cannot be used{more}")
     else:
         output.styled((f"{file} is good", "bold green"))

@@ -6,7 +6,7 @@ whose daemon: `[daemon] socket` of that file is where it listens.
 
 from __future__ import annotations
 
-from toolsd import config
+from toolsd import config, runtime
 from toolsd.cli.app import settings
 from toolsd.client import Client
 from toolsd.errors import ConfigError
@@ -22,7 +22,7 @@ def client() -> Client:
 
 def daemon() -> Client:
     """For verbs about the daemon: `ps`, `stop`."""
-    return Client.connect(address())
+    return Client.connect(runtime.address_of(runtime.socket_path(address())))
 
 
 def address() -> str | None:

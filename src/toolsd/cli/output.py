@@ -37,6 +37,10 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
 
 
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
 def say(text: str = "", *, flush: bool = False) -> None:
     """One piece of text to stdout. `flush` where somebody waits for it."""
     print(printable(text), flush=flush)
@@ -94,7 +98,7 @@ def complain(message: str, hint: str | None = None) -> None:
 def failed(error: ToolsdError, *, json: bool) -> None:
     """An error of toolsd's own hierarchy."""
     if json:
-        _json_error({"code": error.code, "message": error.message, "hint": error.hint})
+        _json_error({"code": error.code, "message": error.message, "hint": error.hint, **_failure_json(error)})
     if isinstance(error, TurnFailed):
         complain(f"turn failed, {error}")
     elif isinstance(error, ConfigError) and "\n" in error.message:
@@ -122,6 +126,23 @@ def bug(error: BaseException, *, json: bool, whole: bool) -> None:
 
 def _json_error(fields: dict[str, Any]) -> None:
     json({"ok": False, "error": fields})
+
+
+def _failure_json(error: ToolsdError) -> dict[str, Any]:
+    """What a failed turn has beside code and message: every key is there, null where nothing was seen."""
+    if not isinstance(error, TurnFailed):
+        return {}
+    failure, evidence = error.failure, error.failure.evidence
+    return {
+        "source": failure.source,
+        "cause": failure.cause,
+        "retry": failure.retry,
+        "retry_after": failure.retry_after,
+        "evidence": None
+        if evidence is None
+        else {name: getattr(evidence, name) for name in evidence.__struct_fields__},
+        "ledger": list(failure.ledger),
+    }
 
 
 def _console(stream: TextIO) -> Console:

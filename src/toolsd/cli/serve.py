@@ -9,43 +9,46 @@ import click
 from toolsd import __version__, config
 from toolsd.cli import output
 from toolsd.cli.app import global_options, json_option, settings
-from toolsd.errors import NameCollision
+from toolsd.cli.output import plural
+from toolsd.core.snapshot import SourceView
+from toolsd.errors import ConfigError, NameCollision
 from toolsd.service import Service
 from toolsd.telemetry import logs
 
 
 class _Start:
-    """What `serve` says when every source was looked at. A collision of tool names ends the daemon."""
+    """What `serve` says when every source was looked at, or why the daemon has to end then."""
 
     def __init__(self) -> None:
-        self.collision: NameCollision | None = None
+        self.refused: ConfigError | None = None
 
     def ready(self, service: Service) -> None:
         sources = service.core.snapshot().sources
-        refused = [source for source in sources if source.state == "refused"]
-        if refused:
-            texts = [source.failure.message if source.failure else source.name for source in refused]
-            self.collision = NameCollision("\n".join(texts), hint="rename one of the tools")
+        failed = [source for source in sources if source.failure is not None]
+        self.refused = _refusal(failed)
+        if self.refused is not None:
             service.stop()
             return
-        failed = [source for source in sources if source.failure is not None]
         counts = {"sources": len(sources) - len(failed), "tools": len(service.core.tools())}
         if settings().json:
             ready = {"ready": True, "version": __version__, "pid": os.getpid(), "address": service.place.address}
             output.json({**ready, **counts, "failed": [source.name for source in failed]}, flush=True)
             return
-        for source in failed:
-            assert source.failure is not None
-            output.complain(f"source {source.name} is not available: {source.failure.message}")
         output.say(
             f"toolsd {__version__} is ready: pid {os.getpid()}, {plural(counts['sources'], 'source')}, "
-            f"{plural(counts['tools'], 'tool')}, socket {service.place.path}",
+            f"{plural(counts['tools'], 'tool')}, socket {service.place.path}"
+            + (f"; not available: {', '.join(source.name for source in failed)}" if failed else ""),
             flush=True,
         )
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
+def _refusal(failed: list[SourceView]) -> ConfigError | None:
+    """A collision of tool names ends the daemon, and so does a required source that is not there."""
+    collisions = [source.failure.message for source in failed if source.failure and source.state == "refused"]
+    if collisions:
+        return NameCollision("; ".join(collisions))
+    missing = [source.failure.message for source in failed if source.failure and source.required]
+    return ConfigError(f"a required source is missing: {'; '.join(missing)}") if missing else None
 
 
 @click.command()
@@ -68,6 +71,6 @@ def command() -> int:
         stop_timeout=loaded.daemon.stop_timeout,
         on_ready=start.ready,
     )
-    if start.collision is not None:
-        raise start.collision
+    if start.refused is not None:
+        raise start.refused
     return status

@@ -12,7 +12,6 @@ from toolsd.cli import output
 from toolsd.client import CallReport
 from toolsd.content import LogRecord, Output, Progress
 from toolsd.core.instructions import BatchRecord
-from toolsd.errors import Failure, TurnFailed
 from toolsd.result import Result
 
 # What a person sees of one result; --json has all of it.
@@ -47,26 +46,6 @@ def turn_json(results: Sequence[Result], batches: Sequence[BatchRecord]) -> dict
             }
             for batch in batches
         ],
-    }
-
-
-def failure_json(error: TurnFailed) -> dict[str, Any]:
-    """The stable JSON form of a turn that failed: every field is there, null where nothing was seen."""
-    failure: Failure = error.failure
-    evidence = failure.evidence
-    return {
-        "ok": False,
-        "error": {
-            "code": failure.code,
-            "message": failure.message,
-            "hint": None,
-            "source": failure.source,
-            "cause": failure.cause,
-            "retry": failure.retry,
-            "retry_after": failure.retry_after,
-            "evidence": None if evidence is None else {n: getattr(evidence, n) for n in evidence.__struct_fields__},
-            "ledger": [msgspec.to_builtins(entry) for entry in failure.ledger],
-        },
     }
 
 

@@ -8,7 +8,7 @@ from toolsd.cli import chunks, output, show
 from toolsd.cli.app import global_options, json_option, seconds, settings
 from toolsd.cli.assemble import stream_options
 from toolsd.cli.connect import client
-from toolsd.errors import EXIT_FAILED, TurnFailed
+from toolsd.errors import EXIT_FAILED
 
 
 @click.command()
@@ -44,13 +44,7 @@ def command(
         with turn:
             for chunk in chunks.read(file, case):
                 turn.feed(chunk)
-            try:
-                results = turn.finish()
-            except TurnFailed as error:
-                if not settings().json:
-                    raise
-                output.json(show.failure_json(error))
-                return error.exit_status
+            results = turn.finish()
     if settings().json:
         output.json(show.turn_json(results, turn.batches))
     else:

@@ -35,5 +35,12 @@ def to_stderr(verbosity: int = 0) -> None:
     logger.setLevel(logging.WARNING if verbosity < 0 else logging.DEBUG if verbosity > 0 else logging.INFO)
 
 
+def silent() -> None:
+    """Drop toolsd's log records."""
+    logger = logging.getLogger("toolsd")
+    logger.handlers[:] = [logging.NullHandler()]
+    logger.propagate = False
+
+
 def _visible(text: str) -> str:
     return _CONTROL.sub(lambda found: {"\n": "\\n", "\t": "\\t"}.get(found[0], f"\\x{ord(found[0]):02x}"), text)
