@@ -260,7 +260,10 @@ def tool(
             idempotent=idempotent,
             single=True,
         )
-        setattr(function, MARK, made)
+        try:
+            setattr(function, MARK, made)
+        except AttributeError:
+            raise UsageError(f"{where(function)} cannot be marked as a tool; wrap it in a function") from None
         return function
 
     return declare if function is None else declare(function)

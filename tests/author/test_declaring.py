@@ -51,12 +51,17 @@ def _two_batches() -> None:
     source.invoke_batch(lambda calls, results: None)
 
 
+class _Shop:
+    def buy(self, what: str) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("declare", "words"),
     [
         (_twice, "two tools called a"),
         (_generator, "yields"),
         (_two_batches, "replaced twice"),
+        (lambda: toolsd.tool(_Shop().buy), "wrap it in a function"),
         (lambda: toolsd.Source(""), "has a name"),
         (lambda: toolsd.Source("s", scheduling="parallel"), "sequential, concurrent or threads"),  # type: ignore[arg-type]
         (lambda: toolsd.Source("s", max_concurrency=2), "for a concurrent or threads source"),

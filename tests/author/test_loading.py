@@ -99,6 +99,21 @@ def test_single_tools_and_a_source_may_share_a_file(write: Write) -> None:
         assert [result.content for result in harness.run(["single", "own"])] == [1, 2]
 
 
+def test_looking_for_tools_wakes_no_lazy_object(write: Write) -> None:
+    text = (
+        NOTES
+        + """
+    class Lazy:
+        def __getattribute__(self, name): raise RuntimeError("woken")
+        def __call__(self): ...
+
+    lazy = Lazy()
+    """
+    )
+    with testing.Harness(write("lazy.py", text)) as harness:
+        assert list(harness.tools) == ["add"]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

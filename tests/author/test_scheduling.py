@@ -316,6 +316,42 @@ def test_what_a_slot_cannot_hold_is_an_error_in_it() -> None:
     assert [result.error.code for result in results if result.error] == ["result_invalid", "result_too_large"]
 
 
+def test_a_blocking_invoke_batch_runs_beside_single_tools() -> None:
+    met = threading.Barrier(2)
+
+    @toolsd.tool
+    def single() -> None:
+        met.wait(WAIT)
+
+    def run(calls: Any, results: Any) -> None:
+        met.wait(WAIT)
+        results[0].ok("met")
+
+    source = batch_source(run)
+    harness = testing.Harness(source)
+    tools = {**found_in(source).tools, **found_in(single).tools}
+    harness._host = PythonHost(Launch("python", "", ""), Found(source, tools))
+    with harness:
+        assert [result.ok for result in harness.run(["single", "double"])] == [True, True]
+
+
+def test_where_the_system_gives_few_threads_the_calls_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = toolsd.Source("s", scheduling="threads")
+    source.tool(name="t")(lambda: "done")
+    started = 0
+
+    class Few(threading.Thread):
+        def start(self) -> None:
+            nonlocal started
+            started += 1
+            if started % 3 == 0:
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr("toolsd_workers.python.side_by_side.Thread", Few)
+    assert [result.content for result in testing.run(source, ["t"] * 7)] == ["done"] * 7
+
+
 def test_what_invoke_raised_can_be_put_into_its_slot() -> None:
     source = toolsd.Source("s")
 

@@ -19,7 +19,8 @@ from toolsd.source import Tool
 
 # What a tool may not keep from the runtime: each says that the batch, the worker or the loop has to end.
 PASSED_ON = (BatchCancelled, MemoryError, KeyboardInterrupt, GeneratorExit)
-_MESSAGE_MAX = 8000
+# Characters of an exception's message that a model gets to read; a log is no message.
+_MESSAGE_MAX = 16_000
 
 
 class Runnable:
@@ -95,7 +96,7 @@ class Runnable:
     def failed(self, error: BaseException) -> bytes:
         """The outcome for an exception that came out of the tool, or of the encoding of its result."""
         if isinstance(error, ToolError):
-            return encode_error(SlotError("tool_error", str(error)))
+            return encode_error(SlotError("tool_error", _text(error)))
         if isinstance(error, ResultInvalid):
             message = f"{self.tool.name} gave a result that cannot be sent: {error.message}"
             return encode_error(SlotError("result_invalid", message, {"path": error.path}))
@@ -111,14 +112,16 @@ class Runnable:
 
 def describe(error: BaseException) -> str:
     """Type and message of an exception, whatever its `__str__` does."""
-    name = type(error).__qualname__
+    name, text = type(error).__qualname__, _text(error)
+    return f"{name}: {text}" if text else name
+
+
+def _text(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception as broken:  # noqa: BLE001 - the author's own class
-        text = f"(its message cannot be read: {type(broken).__qualname__})"
-    if len(text) > _MESSAGE_MAX:
-        text = text[:_MESSAGE_MAX] + "…"
-    return f"{name}: {text}" if text else name
+        return f"(its message cannot be read: {type(broken).__qualname__})"
+    return text if len(text) <= _MESSAGE_MAX else text[:_MESSAGE_MAX] + "…"
 
 
 def _log(tool: str, error: BaseException) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 from toolsd.batch import BatchCall, BatchResults, Slot
 from toolsd.content import encode_error, encode_result
-from toolsd.errors import ResultInvalid, SlotError
+from toolsd.errors import SlotError
 from toolsd.host import HostBatch, HostCall
 from toolsd.source import BatchFunction
 
-from .calls import Runnable
+from .calls import PASSED_ON, Runnable
 
 
 def hand_over(
@@ -47,6 +47,8 @@ def _fill(tool: Runnable, batch: HostBatch, slot: int, what: Any) -> None:
         return
     try:
         outcome = encode_result(what)
-    except ResultInvalid as error:
+    except PASSED_ON:
+        raise
+    except Exception as error:  # noqa: BLE001 - values may run code of their authors while they are read
         outcome = tool.failed(error)
     tool.fill(batch, slot, outcome)

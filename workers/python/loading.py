@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import linecache
 import os
 import sys
@@ -118,14 +119,16 @@ def _run(action: Any, path: str) -> Any:
 
 
 def _found(module: ModuleType, path: str) -> Found:
-    sources = {id(value): (name, value) for name, value in vars(module).items() if isinstance(value, Source)}
+    # By their types, and statically: a lazy proxy in the module must not be woken by looking at it.
+    held = vars(module).items()
+    sources = {id(value): (name, value) for name, value in held if issubclass(type(value), Source)}
     if len(sources) > 1:
         names = " and ".join(f"{name} = Source({source.name!r})" for name, source in sources.values())
         raise SourceLoadError(f"{path} has {len(sources)} sources: {names}; a file has one, give each its own")
     source = next(iter(sources.values()))[1] if sources else None
     tools: dict[str, Tool] = dict(source.tools) if source is not None else {}
-    for value in vars(module).values():
-        single = getattr(value, MARK, None) if callable(value) else None
+    for _, value in held:
+        single = inspect.getattr_static(value, MARK, None) if callable(value) else None
         if not isinstance(single, Tool) or tools.get(single.name) is single:
             continue
         if single.name in tools:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from inspect import isawaitable
 from threading import Thread
 from typing import Any
 
 from toolsd.content import encode_result
 from toolsd.host import BatchCancelled, HostBatch, HostCall
-from toolsd.source import Source
+from toolsd.source import BatchFunction, Source
 
 from .calls import PASSED_ON, Runnable
 from .handover import hand_over
@@ -64,7 +64,7 @@ def _strands(
     if source is None or not mine:
         return
     if source.batch_function is not None:
-        yield _awaited(hand_over(source.batch_function, batch, mine, tools))
+        yield _whole(batch, mine, tools, source.batch_function)
     elif source.scheduling == "sequential":
         yield _in_order(batch, mine, tools)
     else:
@@ -84,7 +84,10 @@ def _spread(
             yield _attempt(batch, call, tools[call.tool], gate)
 
 
-async def _awaited(done: Awaitable[None] | None) -> None:
+async def _whole(
+    batch: HostBatch, calls: Sequence[HostCall], tools: dict[str, Runnable], function: BatchFunction
+) -> None:
+    done = hand_over(function, batch, calls, tools)
     if done is not None:
         await done
 
@@ -129,7 +132,7 @@ async def _threads(batch: HostBatch, calls: Sequence[HostCall], tools: dict[str,
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     waiting = deque(calls[most:])
-    running = min(most, len(calls))
+    running = 0
     raised: list[BaseException] = []
 
     def ended(error: BaseException | None) -> None:
@@ -157,8 +160,12 @@ async def _threads(batch: HostBatch, calls: Sequence[HostCall], tools: dict[str,
     for call in calls[:most]:
         try:
             Thread(target=work, args=(call,), name=f"tool {call.tool}", daemon=True).start()
-        except RuntimeError as error:  # the system has no thread left
-            ended(error)
+        except RuntimeError:  # the system gives no more threads: these have to do
+            if not running:
+                raise
+            break
+        running += 1
+    left = calls[running:most]
     try:
         await over.wait()
     except asyncio.CancelledError:
@@ -167,6 +174,8 @@ async def _threads(batch: HostBatch, calls: Sequence[HostCall], tools: dict[str,
         raise
     if raised:
         raise raised[0]
+    if left:
+        await _threads(batch, left, tools, most)
 
 
 def _next(waiting: deque[HostCall]) -> HostCall | None:
