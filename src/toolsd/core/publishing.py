@@ -130,7 +130,6 @@ class Publishing:
         before, self.current, self.pending = self.current, generation, None
         predecessors = {pool.name: pool for pool in before.pools if pool not in generation.pools}
         for pool in generation.pools:
-            pool.refused = None
             pool.wide = True
             if before in pool.generations:
                 pool.restarts.forgive()
@@ -153,9 +152,10 @@ class Publishing:
         """Keep the losers of collisions out of the current generation, and let back in who collides no more."""
         for pool in self.current.pools:
             failure = refused.get(pool)
-            if failure is not None and pool.refused is None:
+            if failure is not None:
+                if pool.refused is None:
+                    self._shared.warn(failure.message, source=pool.name)
                 pool.refused = pool.failure = failure
-                self._shared.warn(failure.message, source=pool.name)
                 self._fleet.dismiss(pool, now)
             elif failure is None and pool.refused is not None:
                 pool.refused = pool.failure = None

@@ -379,15 +379,17 @@ class Turns:
                 for i in unknown:
                     turn.put(i, generation.unknown(calls[i].tool))
                 errors += unknown
-        if not turn.unresolved and turn.generation is not None:
-            self._let_go(turn, now)
         if errors and turn.stream and (groups or turn.pending or turn.unresolved):
             self._report(turn, errors)
         batches = [self._dispatch.make(turn, pool, tuple(group), now) for pool, group in groups.items()]
         for batch in batches:
             if batch.state == "queued" and turn.state != "ended":
                 self._dispatch.submit(batch, now)
-        if not turn.pending and not turn.unresolved and turn.state != "ended":
+        if turn.unresolved or turn.state == "ended":
+            return
+        if turn.generation is not None:
+            self._let_go(turn, now)
+        if not turn.pending:
             self._finish(turn, now)
 
     def _await_discovery(self, turn: Turn, generation: Generation, unknown: list[int], now: float) -> bool:
