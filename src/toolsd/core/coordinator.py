@@ -1,8 +1,8 @@
 """The machine: `handle(event, now)` returns the instructions the event leads to.
 
 Owns nothing but the order in which the parts see an event, and how the whole winds down. The parts, each with one
-owner of state: `Turns` (turns), `Dispatch` (batches on their way), `Fleet` (workers), `Publishing` (generations),
-`Alarms` (who wakes when).
+owner of state: `Turns` (turns from first word to end), `Planning` (calls to batches), `Dispatch` (batches on their
+way), `Answers` (what comes back), `Fleet` (workers), `Publishing` (generations), `Alarms` (who wakes when).
 
 Theory of operation. Only `handle` changes anything. Time is its argument, on any clock that never goes back; nothing
 happens by itself, so the shell posts `TimePassed` when `next_deadline()` has come. An event about a worker or batch
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolsd.core import snapshot as picture
+from toolsd.core.answers import Answers
 from toolsd.core.dispatch import Dispatch
 from toolsd.core.events import (
     BatchFailed,
@@ -38,7 +39,8 @@ from toolsd.core.events import (
     WorkerStartFailed,
 )
 from toolsd.core.fleet import EVIDENCE_WAIT, Fleet
-from toolsd.core.instructions import Drained, Instruction
+from toolsd.core.instructions import Drained, Instruction, KillReason
+from toolsd.core.planning import Planning
 from toolsd.core.pool import Pool
 from toolsd.core.publishing import Publishing
 from toolsd.core.registry import ToolView
@@ -62,24 +64,26 @@ class Coordinator:
         self._dispatch = dispatch = Dispatch(shared)
         self._fleet = fleet = Fleet(shared, dispatch)
         self._turns = turns = Turns(shared, dispatch, fleet)
-        self._publishing = publishing = Publishing(shared, fleet, turns, jitter)
+        planning = Planning(shared, dispatch, turns)
+        answers = Answers(shared, dispatch, fleet, turns)
+        self._publishing = publishing = Publishing(shared, fleet, turns, planning, jitter)
         dispatch.fleet, dispatch.turns = fleet, turns
-        fleet.turns, fleet.publishing = turns, publishing
-        turns.publishing = publishing
+        fleet.answers, fleet.publishing = answers, publishing
+        turns.publishing = planning.publishing = publishing
         self.alarm: float | None = None
         self._mode: Mode = "running"
         self._handlers: dict[type[Any], Callable[[Any, float], None]] = {
             NamesSeen: turns.on_names,
-            TurnSubmitted: turns.on_submitted,
+            TurnSubmitted: planning.on_submitted,
             CancelRequested: turns.on_cancel,
             ClientGone: turns.on_client_gone,
             WorkerStarted: fleet.on_started,
             WorkerReady: fleet.on_ready,
             WorkerStartFailed: fleet.on_start_failed,
-            SlotsFilled: turns.on_slots,
-            BatchFinished: turns.on_finished,
-            BatchFailed: turns.on_failed,
-            ProgressReported: turns.on_progress,
+            SlotsFilled: answers.on_slots,
+            BatchFinished: answers.on_finished,
+            BatchFailed: answers.on_failed,
+            ProgressReported: answers.on_progress,
             WorkerMisbehaved: fleet.on_misbehaved,
             WorkerExited: fleet.on_exited,
             RegistryPublished: publishing.on_published,
@@ -114,7 +118,7 @@ class Coordinator:
         """The machine now, as plain values."""
         return picture.take(self._mode, self._shared, self._fleet, self._turns, self._publishing)
 
-    # --- the clock --------------------------------------------------------------------------------------------------
+    # --- the clock ---
 
     def _on_time(self, event: TimePassed, now: float) -> None:
         for owner in self._shared.alarms.due(now):
@@ -128,7 +132,7 @@ class Coordinator:
             else:
                 self._give_up(now)
 
-    # --- the end ----------------------------------------------------------------------------------------------------
+    # --- the end ---
 
     def _on_drain(self, event: DrainRequested, now: float) -> None:
         if self._mode not in ("running", "draining"):
@@ -151,13 +155,13 @@ class Coordinator:
             self._mode = "stopped"
             self._shared.emit(Drained())
 
-    def _kill_all(self, reason: str, now: float) -> None:
+    def _kill_all(self, reason: KillReason, now: float) -> None:
         self._mode = "stopping"
         self._fleet.halted = True
         self._turns.fail_all(now)
         for worker in list(self._fleet.workers.values()):
             if worker.state != "dying":
-                self._fleet.condemn(worker, "stop" if reason == "stop" else "drain", now)
+                self._fleet.condemn(worker, reason, now)
         self._shared.alarms.disarm(self)
         self._shared.alarms.arm(self, now + EVIDENCE_WAIT)
 

@@ -156,6 +156,9 @@ class Dispatch:
                 self.turns.fail(batch.turn, failures.state_lost(pool, session), now)
             else:
                 batch.seat = pool.seat_for(session, now)
+        for worker in pool.seats:
+            if worker is not None:
+                self.pump(worker, now)
 
     def _send(self, worker: Worker, batch: Batch, now: float) -> None:
         turn, spec = batch.turn, batch.pool.spec

@@ -1,7 +1,7 @@
 """The lives of workers: started, ready, stopped, killed, dead.
 
 Owns every incarnation and the bound on processes: per source name at most `replicas` + 1 are alive, whatever
-generations they belong to. Must not know how a turn ends; it tells `Turns` which batches were lost.
+generations they belong to. Must not know how a turn ends; it tells `Answers` which batches were lost.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING
 from toolsd.core import failures
 from toolsd.core.dispatch import Dispatch
 from toolsd.core.events import WorkerExited, WorkerMisbehaved, WorkerReady, WorkerStarted, WorkerStartFailed
-from toolsd.core.instructions import KillWorker, StartWorker, StopWorker
+from toolsd.core.instructions import KillReason, KillWorker, StartWorker, StopWorker
 from toolsd.core.model import ExitReport
 from toolsd.core.pool import Pool
 from toolsd.core.registry import duplicate_tool
-from toolsd.core.replica import Doom, Worker
+from toolsd.core.replica import Worker
 from toolsd.core.shared import Shared
 from toolsd.errors import Evidence, Failure
 
 if TYPE_CHECKING:
+    from toolsd.core.answers import Answers
     from toolsd.core.publishing import Publishing
-    from toolsd.core.turns import Turns
 
 # How long a killed worker's exit report is awaited before its turns end without that evidence, in seconds.
 EVIDENCE_WAIT = 3.0
 
 
 class Fleet:
-    """All workers. `turns` and `publishing` are set once by the coordinator. `halted`: nothing is started any more."""
+    """All workers. `answers` and `publishing` are set once by the coordinator. `halted`: nothing more is started."""
 
-    turns: Turns
+    answers: Answers
     publishing: Publishing
 
     def __init__(self, shared: Shared, dispatch: Dispatch) -> None:
@@ -43,7 +43,7 @@ class Fleet:
         self.pools: dict[str, list[Pool]] = {}
         self.halted = False
 
-    # --- wanting, starting, stopping --------------------------------------------------------------------------------
+    # --- wanting, starting, stopping ---
 
     def adopt(self, pool: Pool) -> None:
         """Take care of a new pool."""
@@ -90,7 +90,7 @@ class Fleet:
         self._unseat(worker)
         self._emit(StopWorker(worker.id, worker.pool.spec.stop_timeout))
 
-    def condemn(self, worker: Worker, doom: Doom, now: float, *, autopsy: bool = False) -> None:
+    def condemn(self, worker: Worker, doom: KillReason, now: float, *, autopsy: bool = False) -> None:
         """Kill a worker. What it held ends when its exit is reported, or after `EVIDENCE_WAIT` without it."""
         pool = worker.pool
         was = worker.state
@@ -100,7 +100,7 @@ class Fleet:
         worker.give_up_at = now + EVIDENCE_WAIT
         self._alarms.disarm(worker)
         self._alarms.arm(worker, worker.give_up_at)
-        self._emit(KillWorker(worker.id, "stop" if doom == "start_failed" else doom, autopsy))
+        self._emit(KillWorker(worker.id, doom, autopsy))
         if was == "starting":
             return  # it keeps its seat: whoever waits for this start learns how it ended
         if doom == "protocol":
@@ -109,10 +109,10 @@ class Fleet:
             pool.restarts.abandoned()
         self._unseat(worker)
         for batch in list(worker.batches.values()):
-            self.turns.doomed(batch, now)
+            self.answers.doomed(batch, now)
         self._after_loss(pool, now)
 
-    # --- events -----------------------------------------------------------------------------------------------------
+    # --- events ---
 
     def on_started(self, event: WorkerStarted, now: float) -> None:
         worker = self.workers.get(event.worker)
@@ -130,7 +130,7 @@ class Fleet:
         objection = _objection(pool, event)
         if objection is not None:
             worker.complaint = objection
-            self.condemn(worker, "start_failed", now)
+            self.condemn(worker, "protocol", now)
             self._settle(worker, None, now)
             return
         if not pool.is_ready():
@@ -219,11 +219,11 @@ class Fleet:
             elif worker.doom == "start_failed":
                 self._emit(KillWorker(worker.id, "stop"))
 
-    # --- inside -----------------------------------------------------------------------------------------------------
+    # --- inside ---
 
     def _check_batches(self, worker: Worker, now: float) -> None:
         next_due: float | None = None
-        doom: Doom | None = None
+        doom: KillReason | None = None
         for batch in worker.batches.values():
             at = batch.due if batch.kill_at is None else batch.kill_at
             if at is None:
@@ -274,7 +274,7 @@ class Fleet:
             batch.to("over")
             pool.batches -= 1
         for batch in lost.values():
-            self.turns.lost(batch, worker, exit, now)
+            self.answers.lost(batch, worker, exit, now)
         self._after_loss(pool, now)
 
     def _start_lost(self, worker: Worker, exit: ExitReport | None, detail: str | None, now: float) -> None:

@@ -80,7 +80,7 @@ class Pool:
         self.last_loss: list[str | None] = [None] * spec.replicas
         self.alarm: float | None = None
 
-    # --- who is there -------------------------------------------------------------------------------------------------
+    # --- who is there ---
 
     def is_ready(self) -> bool:
         return any(worker is not None and worker.state == "ready" for worker in self.seats)
@@ -113,7 +113,7 @@ class Pool:
             worker = self.seats[batch.seat]
         return worker if worker is not None and worker.room else None
 
-    # --- sessions -----------------------------------------------------------------------------------------------------
+    # --- sessions ---
 
     def holder(self, session: str | None) -> int | None:
         """The incarnation that holds the state of `session`, alive or not."""
@@ -141,20 +141,19 @@ class Pool:
         if len(pins) > SESSIONS_MAX:
             pins.popitem(last=False)
 
-    # --- what it needs ------------------------------------------------------------------------------------------------
+    # --- what it needs ---
 
     def wanted_seat(self) -> int | None:
         """The empty seat that should have a worker next, or `None`."""
-        if self.refused is not None or not self.generations:
-            return None
         empty = [seat for seat, worker in enumerate(self.seats) if worker is None]
         if not empty:
             return None
         nobody = len(empty) == len(self.seats)
-        if self.spec.start == "eager" and (self.wide or nobody):
-            return empty[0]
-        if nobody and (self.warm or self.discovery != "described"):
-            return empty[0]
+        if not self.is_leaving():
+            if self.spec.start == "eager" and (self.wide or nobody):
+                return empty[0]
+            if nobody and (self.warm or self.discovery != "described"):
+                return empty[0]
         if self.queue:
             for batch in self.queue:
                 if batch.seat is not None and self.seats[batch.seat] is None:

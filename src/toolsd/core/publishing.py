@@ -17,6 +17,7 @@ from __future__ import annotations
 from toolsd.core.events import RegistryPublished
 from toolsd.core.fleet import Fleet
 from toolsd.core.model import SourceSpec, ToolSpec
+from toolsd.core.planning import Planning
 from toolsd.core.pool import Pool
 from toolsd.core.registry import Generation
 from toolsd.core.restart import Jitter
@@ -28,10 +29,11 @@ from toolsd.errors import Failure
 class Publishing:
     """See the module. Before the first publication, `current` is the empty generation 0."""
 
-    def __init__(self, shared: Shared, fleet: Fleet, turns: Turns, jitter: Jitter | None) -> None:
+    def __init__(self, shared: Shared, fleet: Fleet, turns: Turns, planning: Planning, jitter: Jitter | None) -> None:
         self._shared = shared
         self._fleet = fleet
         self._turns = turns
+        self._planning = planning
         self._jitter = jitter
         self._numbers = 0
         self.current = Generation(0, ())
@@ -163,7 +165,7 @@ class Publishing:
     def _resolve(self, generation: Generation, now: float) -> None:
         for turn in list(generation.waiting.values()):
             if turn.state in ("waiting", "running"):
-                self._turns.resolve(turn, generation, now)
+                self._planning.resolve(turn, generation, now)
 
     def _release(self, generation: Generation, now: float) -> None:
         """Nobody uses `generation` any more: its sources that no other one has go."""

@@ -133,7 +133,7 @@ class Turn:
         """How a cancel of this turn ended, if it ends now."""
         return "stopped" if self.outcome == "finished_first" and self.left else self.outcome
 
-    # --- results ------------------------------------------------------------------------------------------------------
+    # --- results ---
 
     def put(self, index: int, outcome: Any) -> None:
         """Fill the place of call `index`. Raises InternalError when it is taken."""
@@ -159,7 +159,7 @@ class Turn:
             return tuple(enumerate(results))
         return tuple([(i, results[i]) for i in range(len(results)) if i not in self.reported])
 
-    # --- the ledger ---------------------------------------------------------------------------------------------------
+    # --- the ledger ---
 
     def learn(self, batch: Batch, states: tuple[CallState, ...] | None, otherwise: CallState) -> None:
         """Note what is known of the calls of a batch that ended without answering for all of them.
