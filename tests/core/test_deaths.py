@@ -174,3 +174,27 @@ def test_a_death_fails_every_turn_the_worker_held_and_an_innocent_one_is_no_time
     talk.die(one.worker, ExitReport(signal="SIGKILL", reason="deadline"))
     codes = {f.turn: f.failure.code for f in talk.of(FailTurn)}
     assert codes == {"t": "batch_timeout", "u": "worker_lost"}
+
+
+def test_two_hundred_deaths_between_good_turns_open_no_breaker_and_cost_no_delay():
+    talk = up(eager("notes"))
+    for number in range(200):
+        (good,) = talk.submit(f"good {number}", "notes_add")
+        talk.finish(good)
+        (bad,) = talk.submit(f"bad {number}", "notes_add")
+        talk.die(bad.worker)
+        talk.ready(talk.one(StartWorker))
+
+
+def test_deaths_with_nothing_done_in_between_open_the_breaker():
+    talk = up(eager("notes", restart=Restart(max=2, backoff_min=0.0)))
+    (good,) = talk.submit("good", "notes_add")
+    talk.finish(good)
+    for number in range(3):
+        (bad,) = talk.submit(f"bad {number}", "notes_add")
+        talk.die(bad.worker)
+        if number < 2:
+            talk.ready(talk.one(StartWorker))
+    assert talk.of(StartWorker) == []
+    assert talk.submit("late", "notes_add") == []
+    assert talk.one(FailTurn).failure.code == "source_unavailable"

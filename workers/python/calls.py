@@ -18,7 +18,7 @@ from toolsd.misfits import BadArguments
 from toolsd.source import Tool
 
 # What a tool may not keep from the runtime: each says that the batch, the worker or the loop has to end.
-PASSED_ON = (BatchCancelled, MemoryError, KeyboardInterrupt, GeneratorExit)
+PASSED_ON = (BatchCancelled, MemoryError, SystemExit, KeyboardInterrupt, GeneratorExit)
 # Characters of an exception's message that a model gets to read; a log is no message.
 _MESSAGE_MAX = 16_000
 
@@ -101,8 +101,6 @@ class Runnable:
             message = f"{self.tool.name} gave a result that cannot be sent: {error.message}"
             return encode_error(SlotError("result_invalid", message, {"path": error.path}))
         _log(self.tool.name, error)
-        if isinstance(error, SystemExit):
-            return encode_error(SlotError("tool_error", f"{self.tool.name} tried to end its process: {error!r}"))
         return encode_error(SlotError("tool_error", describe(error), {"type": type(error).__qualname__}))
 
     def timed_out(self) -> bytes:

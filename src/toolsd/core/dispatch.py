@@ -92,6 +92,7 @@ class Dispatch:
         assert worker is not None
         del worker.batches[batch.id]
         worker.room.append(batch.region)
+        worker.proven = True
         batch.to("over")
         pool.batches -= 1
         pool.learn(now - batch.sent_at)

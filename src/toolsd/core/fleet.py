@@ -104,7 +104,7 @@ class Fleet:
         if was == "starting":
             return  # it keeps its seat: whoever waits for this start learns how it ended
         if doom == "protocol":
-            self._failed(pool, now, worker.uptime(now))
+            self._failed(pool, now, worker.uptime(now), worker.proven)
         else:
             pool.restarts.abandoned()
         self._unseat(worker)
@@ -191,7 +191,7 @@ class Fleet:
             if was == "ready" and exit.reason is not None:
                 pool.restarts.abandoned()
             elif was == "ready":
-                self._failed(pool, now, worker.uptime(now))
+                self._failed(pool, now, worker.uptime(now), worker.proven)
                 pool.failure = failures.crashed(worker, exit, worker.uptime(now))
                 self._shared.warn(
                     "worker died",
@@ -293,15 +293,15 @@ class Fleet:
         failure = failures.start_failed(pool, what, evidence)
         pool.failure = failure
         self._shared.warn(failure.message, source=pool.name, worker=worker.id)
-        self._failed(pool, now, 0.0)
+        self._failed(pool, now, 0.0, False)
         if not pool.is_up():
             self._dispatch.fail_waiting(pool, lambda _: failure, now)
             if pool.discovery == "pending":
                 pool.discovery = "failed"
                 self.publishing.not_described(pool, now)
 
-    def _failed(self, pool: Pool, now: float, uptime: float) -> None:
-        if pool.restarts.failed(now, uptime):
+    def _failed(self, pool: Pool, now: float, uptime: float, proven: bool) -> None:
+        if pool.restarts.failed(now, uptime, proven):
             self._shared.warn(
                 "source failed too often and rests", source=pool.name, seconds=pool.spec.restart.cool_down
             )

@@ -39,7 +39,8 @@ TRANSITIONS: Table = {
 class Worker:
     """An incarnation. `room` are the free regions, one for each batch it could take now; empty until it is ready.
 
-    `alarm` belongs to `Alarms`. `give_up_at` is when we stop waiting for the exit of a dying worker.
+    `proven`: it has answered a batch, so its death is no part of a crash loop. `alarm` belongs to `Alarms`.
+    `give_up_at` is when we stop waiting for the exit of a dying worker.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class Worker:
         "id",
         "pid",
         "pool",
+        "proven",
         "ready_at",
         "room",
         "seat",
@@ -67,6 +69,7 @@ class Worker:
         self.state: WorkerState = "starting"
         self.since = now
         self.ready_at: float | None = None
+        self.proven = False
         self.batches: dict[int, Batch] = {}
         self.room: list[int] = []
         self.doom: Doom | None = None

@@ -11,6 +11,10 @@ breaker is
     half_open   one trial start. If it fails, the breaker is open again for another cool-down. If it stays up for
                 `stable_after` seconds, the breaker is closed and everything is forgotten.
 
+A crash loop is a source that dies and dies and does nothing in between. So the death of a worker that had answered
+a batch counts as the first failure, whatever came before: a source killed two hundred times between good turns serves
+two hundred good turns (dramatiq #260), while one that never gets anything done rests after `max` attempts.
+
 Only failures count: deaths nobody asked for, starts that did not end in READY, and workers killed for breaking the
 protocol. A worker killed for a deadline or a cancel did nothing that a restart policy could mend.
 """
@@ -74,8 +78,11 @@ class Restarts:
         if self.breaker == "half_open" and self._trial_since is None:
             self._trial_since = now
 
-    def failed(self, now: float, uptime: float) -> bool:
-        """A worker failed after `uptime` seconds of being ready (0: never). True when this opened the breaker."""
+    def failed(self, now: float, uptime: float, proven: bool = False) -> bool:
+        """A worker failed after `uptime` seconds of being ready (0: never). True when this opened the breaker.
+
+        `proven`: it had answered a batch in this life, so the failures before it were not the start of a loop.
+        """
         policy = self._policy
         self.total += 1
         if self.breaker == "half_open":
@@ -83,7 +90,9 @@ class Restarts:
                 self._open(now)
                 return True
             self.forgive()
-        if uptime >= policy.stable_after and uptime > 0:
+        if proven:
+            self._failures.clear()
+        if proven or (uptime >= policy.stable_after and uptime > 0):
             self._consecutive = 0
         self._consecutive += 1
         self._failures.append(now)
