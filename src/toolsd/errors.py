@@ -253,7 +253,7 @@ class WorkerOutOfMemory(TurnFailed):
 
 
 class WorkerLost(TurnFailed):
-    """The link to a worker on another machine is gone; what ran there is unknown."""
+    """The worker is gone and did not crash: its machine is out of reach, or it was killed for another turn it held."""
 
 
 class BatchRaised(TurnFailed):

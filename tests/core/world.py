@@ -205,7 +205,7 @@ class World:
             assert pool.live == len(workers)
             assert pool.batches == len(pool.queue) + sum(len(w.batches) for w in workers)
             assert all(b.state == "queued" for b in pool.queue)
-            assert len(pool.queue) <= pool.spec.queue_turns + pool.batches
+            assert sum(1 for b in pool.queue if not b.attempt) <= pool.spec.queue_turns
             for worker in pool.seats:
                 if worker is not None:
                     assert worker.state in ("starting", "ready") or worker.ready_at is None

@@ -48,7 +48,7 @@ class Answers:
         complaint = _fill(turn, batch, event.results)
         if complaint is not None:
             self._accuse(batch, complaint, now)
-        elif turn.stream and turn.state == "running" and not turn.deserted:
+        elif turn.stream and turn.state == "running":
             self._turns.report(turn, [batch.indexes[slot] for slot, _ in event.results])
 
     def on_progress(self, event: ProgressReported, now: float) -> None:
@@ -123,9 +123,10 @@ class Answers:
             return
         states, otherwise = _flight_record(exit, batch.id)
         turn.learn(batch, states, otherwise)
-        turn.outcome = "killed"
+        turn.story.append((now, "batch lost", batch.id))
         self._record(turn, batch, now)
         if turn.state == "closing":
+            turn.outcome = "killed"
             if turn.awaited is batch:
                 self._turns.fail(turn, _why_lost(batch, worker, exit, now), now)
             else:
@@ -137,6 +138,7 @@ class Answers:
         else:
             failure = _why_lost(batch, worker, exit, now)
             if self._on_crash(turn, batch.pool) == "fail_turn":
+                turn.outcome = "killed"
                 self._turns.fail(turn, failure, now)
                 return
             error = failures.in_slot(failure)
@@ -171,7 +173,7 @@ class Answers:
 
     def _may_retry(self, batch: Batch, worker: Worker) -> bool:
         """Once, if running it twice is harmless, it is not why we killed the worker, and no session's state is lost."""
-        if batch.attempt or batch.culprit or worker.doom in ("stop", "drain") or self._turns.draining:
+        if batch.attempt or batch.culprit or worker.doom in ("stop", "drain"):
             return False
         if batch.pool.spec.affinity != "none" and batch.turn.session is not None:
             return False

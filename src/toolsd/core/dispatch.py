@@ -44,17 +44,21 @@ class Dispatch:
 
     def refusal(self, pool: Pool, session: str | None, now: float) -> Failure | None:
         """Why a batch for `pool` cannot be taken now, asked for all sources of a turn before any is sent."""
-        if pool.spec.affinity == "none":
+        if session is None or pool.spec.affinity == "none":
             if pool.has_room():
                 return None
-        elif session is not None:
+        else:
             held = pool.pins.get(session)
             if held is not None and pool.seated(held) is None:
                 del pool.pins[session]
                 return failures.state_lost(pool, session)
+            seat = pool.seat_for(session, now)
+            worker = None if seat is None else pool.seats[seat]
+            if worker is not None and worker.room:
+                return None
         if not pool.is_up() and pool.restarts.is_resting(now):
             return failures.unavailable(pool, now)
-        if len(pool.queue) >= pool.spec.queue_turns and not pool.has_room():
+        if len(pool.queue) >= pool.spec.queue_turns:
             return failures.overloaded(pool)
         return None
 
@@ -94,6 +98,7 @@ class Dispatch:
         worker.room.append(batch.region)
         worker.proven = True
         batch.to("over")
+        batch.turn.story.append((now, "batch over", batch.id))
         pool.batches -= 1
         pool.learn(now - batch.sent_at)
         if pool.queue:
@@ -168,6 +173,7 @@ class Dispatch:
         batch.region = worker.room.pop()
         batch.sent_at = now
         worker.batches[batch.id] = batch
+        turn.story.append((now, "batch sent", batch.id))
         limit = spec.batch_timeout
         if limit is not None:
             batch.due = now + limit

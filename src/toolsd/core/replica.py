@@ -77,7 +77,7 @@ class Worker:
         self.alarm: float | None = None
         self.give_up_at: float | None = None
         self.story: Story = new_story()
-        self.story.append((now, "starting"))
+        self.story.append((now, "starting", 0))
 
     def to(self, state: WorkerState, now: float) -> None:
         """Change state. Raises InternalError with the worker's story."""
@@ -86,7 +86,7 @@ class Worker:
             raise broken(who, f"become {state}", self.story)
         self.state = state
         self.since = now
-        self.story.append((now, state))
+        self.story.append((now, state, 0))
 
     def open(self, capacity: int) -> None:
         """Offer `capacity` regions, the lowest first."""

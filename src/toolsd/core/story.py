@@ -12,7 +12,8 @@ from toolsd.errors import InternalError
 
 STORY_LENGTH = 24
 
-Story = deque[tuple[float, str]]
+# When, what, and the number of the batch or worker it was about (0: none).
+Story = deque[tuple[float, str, int]]
 Table = Mapping[str, frozenset[str]]
 
 
@@ -23,7 +24,10 @@ def new_story() -> Story:
 
 def broken(subject: str, wanted: str, story: Story) -> InternalError:
     """The error of `subject` when it was asked to do what its table does not allow."""
-    lines = "\n".join(f"  {at:.6f} {what}" for at, what in story) or "  (nothing happened yet)"
+    lines = (
+        "\n".join(f"  {at:.6f} {what} {number or ''}".rstrip() for at, what, number in story)
+        or "  (nothing happened yet)"
+    )
     return InternalError(
         f"{subject} cannot {wanted}. Its last events:\n{lines}",
         hint="this is a bug in toolsd; please report this text whole",

@@ -119,7 +119,7 @@ class Turn:
         self.deserted = False
         self.alarm: float | None = None
         self.story: Story = new_story()
-        self.story.append((now, state))
+        self.story.append((now, state, 0))
 
     def to(self, state: TurnState, now: float) -> None:
         """Change state. Raises InternalError with the turn's story."""
@@ -127,7 +127,7 @@ class Turn:
             raise broken(f"turn {self.id!r} ({self.state})", f"become {state}", self.story)
         self.state = state
         self.since = now
-        self.story.append((now, state))
+        self.story.append((now, state, 0))
 
     def cancel_outcome(self) -> CancelOutcome:
         """How a cancel of this turn ended, if it ends now."""
