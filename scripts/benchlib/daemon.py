@@ -51,7 +51,7 @@ class Daemon:
         config.write_text("\n".join(tables))
         with (self.home / "log").open("wb") as log:
             self.process = leash.start(
-                [sys.executable, "-m", "toolsd", "serve", "--config", str(config)],
+                [sys.executable, "-m", "toolsd", "--config", str(config), "serve"],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, "XDG_RUNTIME_DIR": str(self.home)},

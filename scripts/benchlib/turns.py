@@ -27,17 +27,15 @@ class Toolsd:
     def __init__(self, address: str) -> None:
         self._client = toolsd.connect(address)
         self._runner = asyncio.Runner()
-        self._many: toolsd.AsyncClient = self._runner.run(self._connect(address))
+        self._many = self._runner.run(toolsd.AsyncClient.connect(address).open())
         self._calls = {
             count: [
-                toolsd.Call(f"call_{i:024d}", tool, work.arguments()) for i, (_, tool) in enumerate(work.tools(count))
+                {"id": f"call_{i:024d}", "tool": tool, "arguments": work.arguments()}
+                for i, (_, tool) in enumerate(work.tools(count))
             ]
             for count in (1, 8)
         }
         work.verify([result.content for result in self._client.run(self._calls[8])])
-
-    async def _connect(self, address: str) -> toolsd.AsyncClient:
-        return await toolsd.AsyncClient.connect(address)
 
     def latencies(self, calls: int, seconds: float) -> list[float]:
         run, given = self._client.run, self._calls[calls]
