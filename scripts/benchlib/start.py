@@ -1,4 +1,4 @@
-"""The start of a Python worker in a node of the bench's own, from the order to READY: fork, confinement, link, source."""
+"""Starts of a Python worker in a node of the bench's own, order to READY: fork, confinement, link, source."""
 
 from __future__ import annotations
 
