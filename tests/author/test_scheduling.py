@@ -14,8 +14,7 @@ from toolsd_workers.python.host import PythonHost
 from toolsd_workers.python.loading import Found, found_in
 
 import toolsd
-from toolsd import testing
-from toolsd.errors import ProtocolViolation
+from toolsd import ProtocolViolation, testing
 from toolsd.host import SlotMisuse
 from toolsd.launch import Launch
 
