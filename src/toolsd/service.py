@@ -66,6 +66,7 @@ class Service:
         self._pending: deque[events.Event] = deque()
         self._handling = False
         self._looking = True
+        self._early: list[tuple[bytes, messages.Ask]] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._ended = asyncio.Event()
         self._fatal: ToolsdError | None = None
@@ -177,6 +178,9 @@ class Service:
         if len(sources) < len(self._sources) or any(source.state == "discovering" for source in sources):
             return
         self._looking = False
+        early, self._early = self._early, []
+        for client, ask in early:
+            self._asked(client, ask)
         missing = [source for source in sources if source.required and source.state in ("failed", "refused")]
         if missing:
             why = "; ".join(f"{s.name}: {s.failure.message if s.failure else s.state}" for s in missing)
@@ -213,6 +217,9 @@ class Service:
         _log.log(_LEVELS[note.level], "%s%s", note.message, f" ({tail})" if tail else "", extra=extra)
 
     def _asked(self, client: bytes, ask: messages.Ask) -> None:
+        if ask.what == "tools" and self._looking:
+            self._early.append((client, ask))  # a list with sources missing would be believed
+            return
         question = self._questions.get(ask.what)
         if question is None:
             self.reception.answer(client, ask.ask, error=f"the coordinator has no answer to {ask.what!r}")
