@@ -110,7 +110,7 @@ def _finding(loaded: Config, source: SourceView, tools: list[dict[str, Any]]) ->
 
 
 def _show(loaded: Config, findings: list[Finding]) -> None:
-    file = os.path.relpath(loaded.file)
+    file = config.shown_name(loaded.file)
     output.table(
         ("KEY", "VALUE", "FROM"),
         [(s.key, s.value, s.origin if s.line is None else f"{s.origin}, line {s.line}") for s in loaded.settings],

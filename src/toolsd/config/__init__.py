@@ -26,7 +26,7 @@ from toolsd.config.resolve import Daemon, Resolver, Setting
 from toolsd.core.model import SourceSpec
 from toolsd.errors import ConfigError
 
-__all__ = ["Config", "ConfigMistakes", "Daemon", "Mistake", "Setting", "find", "load"]
+__all__ = ["Config", "ConfigMistakes", "Daemon", "Mistake", "Setting", "find", "load", "shown_name"]
 
 FILE_NAME = "toolsd.toml"
 _FILE_MAX = 4 * 1024 * 1024
@@ -78,7 +78,7 @@ def load(file: str | os.PathLike[str] | None = None, environ: Mapping[str, str] 
         ConfigError: there is no such file, or it cannot be read.
     """
     path = Path(os.path.abspath(find(environ) if file is None else file))
-    name = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    name = shown_name(path)
     text = _read(path, name)
     if path.suffix == ".json" or text.lstrip().startswith("{"):
         raise _json_refused(name, text)
@@ -90,6 +90,11 @@ def load(file: str | os.PathLike[str] | None = None, environ: Mapping[str, str] 
         in_order = sorted(reader.mistakes, key=lambda mistake: mistake.line or 0)
         raise ConfigMistakes(name, tuple(in_order))
     return Config(str(path), daemon, sources, tuple(resolver.settings))
+
+
+def shown_name(file: str | os.PathLike[str]) -> str:
+    """An absolute path as messages show it: relative if it is below the working directory."""
+    return os.path.relpath(file) if Path(file).is_relative_to(Path.cwd()) else str(file)
 
 
 def _read(path: Path, name: str) -> str:
