@@ -198,3 +198,22 @@ def test_deaths_with_nothing_done_in_between_open_the_breaker():
     assert talk.of(StartWorker) == []
     assert talk.submit("late", "notes_add") == []
     assert talk.one(FailTurn).failure.code == "source_unavailable"
+
+
+def test_a_batch_that_never_left_is_sent_to_the_next_worker():
+    talk = up(eager("notes", restart=PATIENT))
+    (batch,) = talk.submit("t", "notes_add", "notes_list")
+    talk.die(batch.worker, ExitReport(signal="SIGKILL", states={batch.batch: ("not_sent", "not_sent")}))
+    assert talk.of(FailTurn) == []
+    talk.ready(talk.one(StartWorker))
+    again = talk.one(SendBatch)
+    assert again.batch != batch.batch and again.calls == batch.calls
+    talk.finish(again)
+    assert talk.one(FinishTurn).turn == "t"
+
+
+def test_a_failure_no_batch_can_have_is_a_protocol_violation():
+    talk = up(eager("notes"))
+    (batch,) = talk.submit("t", "notes_add")
+    talk.post(BatchFailed(batch.worker, batch.batch, Failure("draining", "no")))
+    assert talk.one(KillWorker).reason == "protocol"

@@ -195,6 +195,7 @@ class Histories(RuleBasedStateMachine):
         if found is not None:
             process, batch = found
             slot %= len(batch.calls)
+            process.touched.add(batch.batch)
             self.world.post(ProgressReported(process.number, batch.batch, slot, "half"))
             if slot not in process.filled[batch.batch] and batch.batch in process.batches:
                 process.filled[batch.batch].add(slot)
@@ -258,14 +259,21 @@ class Histories(RuleBasedStateMachine):
                 self.world.dead.append(process.number)
             self.world.post(WorkerStartFailed(process.number, "does not load"))
 
-    @rule(number=pick, oom=st.booleans(), rarely=rarely)
-    def crash(self, number: int, oom: bool, rarely: bool) -> None:
+    @rule(number=pick, oom=st.booleans(), rarely=rarely, unsent=st.booleans())
+    def crash(self, number: int, oom: bool, rarely: bool, unsent: bool) -> None:
         busy = [p for p in self.world.processes.values() if p.batches]
         processes = busy or list(self.world.processes.values())
         if processes and (busy or rarely):
             process = processes[number % len(processes)]
             proof = "memory.events" if oom else None
-            self._exit(process, ExitReport(signal="SIGSEGV", oom=proof, states=self._record(process)))
+            record = self._record(process)
+            if unsent:
+                # It was dead before these were handed over, and the node says so.
+                for batch in process.batches.values():
+                    if batch.batch not in process.touched and batch.batch not in process.cancelled:
+                        record[batch.batch] = ("not_sent",) * len(batch.calls)
+                        self.world.unsend(batch)
+            self._exit(process, ExitReport(signal="SIGSEGV", oom=proof, states=record))
 
     def _record(self, process: Process) -> dict[int, Any]:
         return {

@@ -131,7 +131,7 @@ def test_a_reload_forgives_a_source_that_failed():
     for _ in range(6):
         talk.post(WorkerStartFailed(start.worker, "no"))
         start = (talk.of(StartWorker) or [i for i in talk.wait(2.0) if isinstance(i, StartWorker)] or [start])[0]
-    assert talk.source("notes").state == "unavailable"
+    assert (talk.source("notes").state, talk.source("notes").breaker) == ("failed", "open")
     talk.post(RegistryPublished((eager("notes"),)))
     talk.ready(talk.one(StartWorker))
     assert _names(talk) == [t.name for t in NOTES]

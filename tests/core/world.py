@@ -46,6 +46,7 @@ class Process:
     batches: dict[int, SendBatch] = field(default_factory=dict)
     filled: dict[int, set[int]] = field(default_factory=dict)
     cancelled: set[int] = field(default_factory=set)
+    touched: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -130,6 +131,14 @@ class World:
         self.seen_batches.add(said.batch)
         process.batches[said.batch] = said
         process.filled[said.batch] = set()
+
+    def unsend(self, batch: SendBatch) -> None:
+        """The batch did not leave the node."""
+        sent = self.turns[batch.turn].sent
+        for index in (int(c.id) for c in batch.calls):
+            sent[index] -= 1
+            if not sent[index]:
+                del sent[index]
 
     def _on_CancelBatch(self, said: CancelBatch) -> None:
         process = self.processes[said.worker]

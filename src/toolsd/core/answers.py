@@ -24,6 +24,9 @@ from toolsd.core.turn import EMPTY, Turn
 from toolsd.core.turns import Turns
 from toolsd.errors import CallState, Failure
 
+# What a whole batch may fail with, by the word of its worker.
+_BATCH_FAILURES = frozenset({"batch_raised", "results_incomplete", "protocol_violation", "turn_cancelled"})
+
 
 class Answers:
     """See the module."""
@@ -88,6 +91,9 @@ class Answers:
         if batch is None:
             return
         turn, code = batch.turn, event.failure.code
+        if code not in _BATCH_FAILURES:
+            self._accuse(batch, f"batch {batch.id} failed with {code[:100]!r}, which is no failure of a batch", now)
+            return
         if code == "turn_cancelled" and batch.state != "cancelling":
             self._accuse(batch, f"batch {batch.id} was cancelled and nobody had asked for it", now)
             return
@@ -133,7 +139,7 @@ class Answers:
                 if worker.doom is None:
                     turn.later = turn.later or "worker_crashed"
                 self._turns.advance(turn, batch, now)
-        elif self._may_retry(batch, worker):
+        elif self._may_retry(batch, worker) or self._never_left(batch, states):
             self._retry(batch, now)
         else:
             failure = _why_lost(batch, worker, exit, now)
@@ -179,6 +185,12 @@ class Answers:
             return False
         tools = batch.pool.index
         return all(tools[call.tool].idempotent for call in batch.calls)
+
+    def _never_left(self, batch: Batch, states: tuple[CallState, ...] | None) -> bool:
+        """Whether the node says that it did not hand the batch over: the worker was dead before it could."""
+        if batch.turn.session is not None and batch.pool.spec.affinity != "none":
+            return False
+        return states is not None and len(states) == len(batch.indexes) and set(states) == {"not_sent"}
 
     def _retry(self, batch: Batch, now: float) -> None:
         turn, pool = batch.turn, batch.pool

@@ -35,7 +35,10 @@ class ReplicaView(Value, frozen=True):
 
 
 class SourceView(Value, frozen=True):
-    """One source of the current generation, or one that is leaving. `restarts` counts failures since the start."""
+    """One source of the current generation, or one that is leaving. `restarts` counts failures since the start.
+
+    `state` is `failed` as long as no start ever succeeded, also while the next one is being tried.
+    """
 
     name: str
     state: SourceState
@@ -144,6 +147,8 @@ def _state(pool: Pool) -> SourceState:
         return "ready"
     if pool.discovery == "pending":
         return "discovering"
+    if pool.discovery == "failed":
+        return "failed"
     if pool.is_up():
         return "starting"
     if pool.restarts.breaker == "open":

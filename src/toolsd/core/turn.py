@@ -171,10 +171,10 @@ class Turn:
             known = self.known = {}
         for slot, index in enumerate(batch.indexes):
             state: CallState = "not_sent" if batch.worker is None else otherwise
-            if batch.started is not None and slot in batch.started:
-                state = "started"
             if states is not None and slot < len(states):
-                state = max("sent" if state == "unknown" else state, states[slot], key=_RANK.__getitem__)
+                state = states[slot]
+            if batch.started is not None and slot in batch.started:
+                state = max("started", state, key=_RANK.__getitem__)
             known[index] = max(known.get(index, "not_sent"), state, key=_RANK.__getitem__)
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
