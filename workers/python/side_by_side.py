@@ -34,13 +34,15 @@ async def run(batch: HostBatch, source: Source | None, tools: dict[str, Runnable
     if len(strands) == 1:
         await strands[0]
         return
-    tasks = [asyncio.ensure_future(strand) for strand in strands]
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(strand) for strand in strands]
     try:
         await asyncio.gather(*tasks)
-    finally:
+    except BaseException:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        raise
 
 
 def _strands(
@@ -108,12 +110,13 @@ async def _attempt(batch: HostBatch, call: HostCall, tool: Runnable, gate: async
     arguments = tool.bind(batch, call)
     if arguments is None:
         return
-    clock = asyncio.timeout(tool.timeout)
+    clock = None if tool.timeout is None else asyncio.timeout(tool.timeout)
     try:
-        async with clock:
-            value = tool.begin(batch, call, arguments)
-            if isawaitable(value):
-                value = await value
+        if clock is None:
+            value = await _value(tool.begin(batch, call, arguments))
+        else:
+            async with clock:
+                value = await _value(tool.begin(batch, call, arguments))
         outcome = encode_result(value)
     except PASSED_ON:
         raise
@@ -123,8 +126,13 @@ async def _attempt(batch: HostBatch, call: HostCall, tool: Runnable, gate: async
             raise
         outcome = tool.failed(error)  # the tool awaited something that was cancelled: its own failure
     except BaseException as error:  # noqa: BLE001 - whatever a tool raises stays in its slot
-        outcome = tool.timed_out() if isinstance(error, TimeoutError) and clock.expired() else tool.failed(error)
+        late = clock is not None and clock.expired() and isinstance(error, TimeoutError)
+        outcome = tool.timed_out() if late else tool.failed(error)
     tool.fill(batch, call.slot, outcome)
+
+
+async def _value(given: Any) -> Any:
+    return await given if isawaitable(given) else given
 
 
 async def _threads(batch: HostBatch, calls: Sequence[HostCall], tools: dict[str, Runnable], most: int) -> None:
