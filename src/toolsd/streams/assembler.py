@@ -190,6 +190,8 @@ class CompletionAssembler:
             if isinstance(chunk, _NO_CHUNK):
                 self._undecodable += 1
                 return
+            if adapter is not None and adapter.repeats and str(read(chunk, "type")) in adapter.repeats:
+                return
             if (adapter is None and recognise(chunk) is None) or (adapter is not None and not adapter.takes_objects):
                 chunk = plain(chunk)
                 if not isinstance(chunk, dict):

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolsd.streams.formats import anthropic, bedrock, cohere
 from toolsd.streams.formats.anthropic import Anthropic
-from toolsd.streams.formats.base import Adapter
+from toolsd.streams.formats.base import Adapter, text
 from toolsd.streams.formats.bedrock import Bedrock
 from toolsd.streams.formats.cohere import Cohere
 from toolsd.streams.formats.gemini import Gemini
@@ -35,25 +35,22 @@ FORMATS: dict[str, type[Adapter]] = {
 }
 
 
-def recognise(chunk: Any) -> type[Adapter] | None:  # noqa: PLR0912 -- one line of evidence per format
+def recognise(chunk: Any) -> type[Adapter] | None:
     """The format that `chunk` (a dict, or an object with attributes) shows beyond doubt, None if it shows none."""
-    if read(chunk, "choices") is not None:
+    if read(chunk, "choices") is not None or read(chunk, "type") == "chunk":
         return OpenAIChat
     if not isinstance(chunk, dict):
         return None
-    kind = chunk.get("type")
-    if isinstance(kind, str):
-        if kind.startswith("response."):
-            return OpenAIResponses
-        if kind in anthropic.EVENTS or (kind == "message" and "content" in chunk):
-            return Anthropic
-        if kind in cohere.EVENTS:
-            return Cohere
+    kind = text(chunk.get("type"))
+    if kind.startswith("response."):
+        return OpenAIResponses
+    if kind in anthropic.EVENTS or (kind == "message" and "content" in chunk):
+        return Anthropic
+    if kind in cohere.EVENTS:
+        return Cohere
     if chunk.get("object") == "response":
         return OpenAIResponses
-    if isinstance(chunk.get("event_type"), str) and chunk["event_type"].startswith(
-        ("interaction", "step.", "content.")
-    ):
+    if text(chunk.get("event_type")).startswith(("interaction", "step.", "content.")):
         return GeminiInteractions
     inner = chunk.get("response")
     if not _GEMINI.isdisjoint(inner if isinstance(inner, dict) else chunk):

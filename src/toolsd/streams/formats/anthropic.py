@@ -28,9 +28,10 @@ _BLOCK = frozenset({"type", "id", "name", "input"})
 
 class Anthropic(Blocks):
     format: ClassVar[str | None] = "anthropic"
+    repeats = frozenset({"input_json", "text", "thinking", "signature", "citation"})
 
     def feed(self, chunk: Any) -> None:
-        kind = chunk.get("type")
+        kind = text(chunk.get("type"))
         if kind == "content_block_delta":
             delta = mapping(chunk.get("delta"))
             if delta.get("type") == "input_json_delta" or "partial_json" in delta:

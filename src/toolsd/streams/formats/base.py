@@ -28,6 +28,8 @@ class Adapter:
     format: ClassVar[str | None] = None
     # Whether `feed` takes SDK objects as they are; the others get plain dicts.
     takes_objects: ClassVar[bool] = False
+    # Types of SDK objects that say again what others say, with a snapshot of everything so far.
+    repeats: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, *, strict: bool = False, trace: Trace | None = None) -> None:
         self.strict = strict

@@ -19,9 +19,12 @@ class Bedrock(Blocks):
     format: ClassVar[str | None] = "bedrock"
 
     def feed(self, chunk: Any) -> None:
-        if chunk.get("type") in EVENTS and chunk["type"] not in chunk:  # over HTTP the event's name stands beside it
-            chunk = {chunk["type"]: chunk}
+        kind = text(chunk.get("type"))
+        if kind in EVENTS and kind not in chunk:  # over HTTP the event's name stands beside it
+            chunk = {kind: chunk}
         for name, body in chunk.items():
+            if not isinstance(name, str):
+                continue
             if name in EVENTS:
                 self._event(name, mapping(body))
             elif name.endswith("Exception"):

@@ -20,7 +20,7 @@ class Cohere(Blocks):
     format: ClassVar[str | None] = "cohere"
 
     def feed(self, chunk: Any) -> None:
-        kind = chunk.get("type")
+        kind = text(chunk.get("type"))
         index = key(chunk.get("index"))
         delta = mapping(chunk.get("delta"))
         if kind == "tool-call-delta":
@@ -37,7 +37,7 @@ class Cohere(Blocks):
             self.say(delta.get("finish_reason"))
             if delta.get("error"):
                 self.failed = True
-        elif kind is None and "message" in chunk:
+        elif not kind and "message" in chunk:
             self._whole(chunk)
         elif kind == "error" or "error" in chunk:
             self.failed = True

@@ -49,7 +49,7 @@ class GeminiInteractions(Blocks):
             self.failed = True
 
     def _delta(self, index: int, delta: dict[str, Any]) -> None:
-        kind = delta.get("type")
+        kind = text(delta.get("type"))
         if kind == "function_call":
             draft = self._bound.get(index)
             if draft is None:
@@ -62,7 +62,7 @@ class GeminiInteractions(Blocks):
                 draft.name = text(delta.get("name"))
                 self.new_names.append(draft.name)
             self.grow(index, delta.get("arguments"))
-        elif kind == "arguments_delta" or (kind is None and "arguments" in delta):
+        elif kind == "arguments_delta" or (not kind and "arguments" in delta):
             self.grow(index, delta.get("arguments"))
 
     def _snapshot(self, interaction: dict[str, Any]) -> None:

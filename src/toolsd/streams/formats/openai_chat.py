@@ -28,7 +28,7 @@ class OpenAIChat(Adapter):
     def feed(self, chunk: Any) -> None:
         choices = read(chunk, "choices")
         if choices is None:
-            inner = read(chunk, "data")  # mistralai wraps each chunk in an event
+            inner = read(chunk, "data") or read(chunk, "chunk")  # events of mistralai, of openai's stream helper
             choices = None if inner is None else read(inner, "choices")
         # Objects of the SDKs are slow to say that they have no such attribute, and their clients raise on errors.
         if (not choices or isinstance(chunk, dict)) and (read(chunk, "error") or read(chunk, "object") == "error"):

@@ -34,7 +34,7 @@ class OpenAIResponses(Adapter):
         self._early: dict[str | int, list[str]] = {}  # deltas of items that were not announced yet
 
     def feed(self, chunk: Any) -> None:
-        kind = chunk.get("type")
+        kind = text(chunk.get("type"))
         if kind in _DELTA:
             self._delta(chunk, chunk.get("delta"))
         elif kind in _DONE:
@@ -44,7 +44,7 @@ class OpenAIResponses(Adapter):
             self._item(mapping(chunk.get("item")), output, finished=kind.endswith("done"))
         elif kind in _END:
             self._end(mapping(chunk.get("response")), kind)
-        elif kind in ("error", "response.error") or (kind is None and chunk.get("error")):
+        elif kind in ("error", "response.error") or (not kind and chunk.get("error")):
             self.failed = True
         elif chunk.get("object") == "response":
             self._end(chunk, "response." + text(chunk.get("status")))

@@ -10,10 +10,11 @@ import itertools
 import re
 from typing import Any
 
-from toolsd.streams.arguments import MAX_DEPTH
+from toolsd.streams.arguments import MAX_DEPTH, pair_surrogates
 
 _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*+)'\]|\["((?:[^"\\]|\\.)*+)"\]""")
-_ESCAPE = re.compile(r"\\(.)")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _LEAVES = ("stringValue", "numberValue", "boolValue", "nullValue")
 _WHOLE = 2**53  # beyond it a double no longer tells integers apart
 
@@ -105,9 +106,13 @@ def _steps(path: Any) -> list[str | int]:
         elif bare is not None:
             steps.append(bare)
         else:
-            steps.append(_ESCAPE.sub(r"\1", single if single is not None else double))
+            steps.append(pair_surrogates(_ESCAPE.sub(_unescaped, single if single is not None else double)))
         at = match.end()
     return steps if at == len(path) and steps and isinstance(steps[0], str) else []
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[2])
 
 
 def _value(leaf: dict[str, Any]) -> tuple[str | None, Any]:
