@@ -268,7 +268,12 @@ def pack_report(report: Report) -> bytes:
     Raises:
         ResultInvalid: a text, a number or a field in it cannot be sent; names it.
     """
-    return encode_json(msgspec.structs.asdict(report) | {"type": report.__struct_config__.tag})
+    payload = encode_json(msgspec.structs.asdict(report) | {"type": report.__struct_config__.tag})
+    try:
+        _report_decoder.decode(payload)  # what was made with wrong types must fail here, not at the client
+    except msgspec.ValidationError as error:
+        raise ResultInvalid(f"this {type(report).__name__} is none: {error}") from None
+    return payload
 
 
 def unpack_report(payload: Any) -> Report:

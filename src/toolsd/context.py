@@ -53,21 +53,29 @@ class Context:
         self._batch.progress(self._slot, pack_report(Progress(done, total, message)))
 
     def write(self, text: str) -> None:
-        """Send a piece of output now, before the result. What is written is not part of the result."""
+        """Send a piece of output now, before the result. What is written is not part of the result.
+
+        Raises:
+            ResultInvalid: the text cannot be sent.
+        """
         self._batch.progress(self._slot, pack_report(Output(text)))
 
-    def log(self, level: LogLevel, message: str, **fields: Any) -> None:
-        """Send a log record to the caller of the turn. `fields` are JSON values."""
+    def log(self, level: LogLevel, message: str, /, **fields: Any) -> None:
+        """Send a log record to the caller of the turn. `fields` are JSON values.
+
+        Raises:
+            ResultInvalid: the level is none, or the message or a field cannot be sent.
+        """
         self._batch.progress(self._slot, pack_report(LogRecord(level, message, fields)))
 
-    def debug(self, message: str, **fields: Any) -> None:
+    def debug(self, message: str, /, **fields: Any) -> None:
         self.log("debug", message, **fields)
 
-    def info(self, message: str, **fields: Any) -> None:
+    def info(self, message: str, /, **fields: Any) -> None:
         self.log("info", message, **fields)
 
-    def warning(self, message: str, **fields: Any) -> None:
+    def warning(self, message: str, /, **fields: Any) -> None:
         self.log("warning", message, **fields)
 
-    def error(self, message: str, **fields: Any) -> None:
+    def error(self, message: str, /, **fields: Any) -> None:
         self.log("error", message, **fields)

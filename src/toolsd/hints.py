@@ -61,9 +61,13 @@ class ByHand(type):
 
 
 def decode_hook(kind: type, value: Any) -> Any:
-    """For msgspec: `value` as `kind`, a stand-in or a pydantic model. Raises Misfits."""
+    """For msgspec: `value` as `kind`, a stand-in, a path or a pydantic model. Raises Misfits."""
     if isinstance(kind, ByHand):
         return kind.check(value)
+    if issubclass(kind, os.PathLike):
+        if not isinstance(value, str):
+            raise Misfits(((), "string with a path"))
+        return kind(value)  # type: ignore[call-arg]  # pathlib.Path or a class like it
     return _by_pydantic(kind.model_validate_json, value)  # type: ignore[attr-defined]
 
 
@@ -85,11 +89,13 @@ class Schemas:
         return list(schemas)
 
     def hook(self, kind: type) -> dict[str, Any]:
-        """For msgspec: the schema of a stand-in or a pydantic model. Raises TypeError for any other class."""
+        """For msgspec: the schema of a stand-in, a path or a pydantic model. Raises TypeError for other classes."""
         if isinstance(kind, ByHand):
             return kind.describe(self)
         if is_pydantic_model(kind):
             return self.adopt(kind.model_json_schema(ref_template="#/$defs/{model}"))  # type: ignore[attr-defined]
+        if isinstance(kind, type) and issubclass(kind, os.PathLike):
+            return {"type": "string", "format": "path"}
         raise TypeError(f"{getattr(kind, '__qualname__', kind)} has no JSON form")
 
     def adopt(self, schema: dict[str, Any]) -> dict[str, Any]:
@@ -115,11 +121,8 @@ def usable(hint: Any) -> Any:
         return Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
     if hint is object:
         return Any
-    if isinstance(hint, type) and get_origin(hint) is None:
-        if issubclass(hint, os.PathLike):
-            return _path_like(hint)
-        if _is_pydantic_dataclass(hint):
-            return _pydantic_checked(hint, strict=None)
+    if isinstance(hint, type) and get_origin(hint) is None and _is_pydantic_dataclass(hint):
+        return _pydantic_checked(hint, strict=None)
     origin = get_origin(hint)
     if origin is None:
         return hint
@@ -219,15 +222,6 @@ def _strip(hint: Any) -> Any:
     while get_origin(hint) is Annotated:
         hint = hint.__origin__
     return get_origin(hint) or hint
-
-
-def _path_like(kind: type) -> type[Any]:
-    def check(value: Any) -> Any:
-        if not isinstance(value, str):
-            raise Misfits(((), "string with a path"))
-        return kind(value)
-
-    return ByHand.stand_in(kind.__name__, check, lambda _: {"type": "string", "format": "path"})
 
 
 def _pydantic_checked(hint: Any, strict: bool | None) -> type[Any]:

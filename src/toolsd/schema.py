@@ -135,7 +135,8 @@ def _parameters(function: Callable[..., Any], names: Mapping[str, Any] | None) -
         elif parameter.default not in (_EMPTY, None):
             found.append((parameter, type(parameter.default)))
         else:
-            _refuse(function, f"parameter {parameter.name} has no type hint; a model is told the type of each")
+            advice = " (a method is declared bound: source.tool(thing.method))" if parameter.name == "self" else ""
+            _refuse(function, f"parameter {parameter.name} has no type hint; a model is told the type of each{advice}")
     return found
 
 
@@ -143,6 +144,8 @@ def _hints(function: Callable[..., Any], names: Mapping[str, Any] | None) -> dic
     """The evaluated hints of the parameters. What the function returns is nobody's business here, so the hint for it
     may name what does not exist when the source runs."""
     code: Any = inspect.unwrap(function)
+    while isinstance(code, partial):
+        code = inspect.unwrap(code.func)
     code = getattr(code, "__func__", code)
     if not inspect.isfunction(code):
         code = getattr(type(code), "__call__", code)  # noqa: B004 - an object that is called

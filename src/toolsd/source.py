@@ -91,9 +91,10 @@ class Tool:
 
     @property
     def asynchronous(self) -> bool:
-        return inspect.iscoroutinefunction(inspect.unwrap(self.function)) or inspect.iscoroutinefunction(
-            getattr(self.function, "__call__", None)  # noqa: B004 - an object whose call is a coroutine function
-        )
+        """Whether calling it gives an awaitable, as far as can be told: itself, what it wraps, or its `__call__`."""
+        function = self.function
+        ways = (function, inspect.unwrap(function), getattr(function, "__call__", None))  # noqa: B004
+        return any(inspect.iscoroutinefunction(way) for way in ways)
 
     @property
     def spec(self) -> ToolSpec:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -119,9 +120,7 @@ class Harness:
         """Load and start the source. Raises SourceLoadError."""
         self._manifest = self._host.load()
         if self._manifest.asynchronous:
-            import asyncio
-
-            self._runner = asyncio.Runner()
+            self._runner = _runner()
         try:
             self._finish(self._host.start())
         except BaseException:
@@ -202,6 +201,18 @@ def run(source: Source | Callable[..., Any] | str | Path, calls: Iterable[CallLi
     """
     with Harness(source, **settings) as harness:
         return harness.run(calls)
+
+
+def _runner() -> asyncio.Runner:
+    import asyncio
+
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise UsageError(
+            "an asynchronous source needs an event loop of its own, and one is running in this thread",
+            hint="use the kit in a plain test, or in await asyncio.to_thread(...)",
+        )
+    return asyncio.Runner()
 
 
 async def _wait(awaited: Any) -> None:

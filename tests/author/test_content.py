@@ -223,7 +223,18 @@ def test_reports_come_back_equal(report: Any) -> None:
     assert unpack_report(pack_report(report)) == report
 
 
-@pytest.mark.parametrize("report", [Progress(float("nan")), Output("\ud800"), LogRecord("info", "m", {"x": object()})])
+UNTYPED: Any = "5"
+REFUSED = [
+    Progress(float("nan")),
+    Output("\ud800"),
+    LogRecord("info", "m", {"x": object()}),
+    Progress(UNTYPED),
+    Output(5),  # type: ignore[arg-type]
+    LogRecord("warn", "m"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("report", REFUSED)
 def test_reports_that_cannot_be_sent_are_refused(report: Any) -> None:
     with pytest.raises(ResultInvalid):
         pack_report(report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -59,6 +60,21 @@ def test_state_lives_across_batches_and_reports_are_kept(notes: toolsd.Source) -
         assert harness.progress == [[toolsd.Progress(1, 2, "looking")]]
         assert harness.logs == [[toolsd.LogRecord("warning", "not there", {"which": 3})]]
         assert harness.output == ["ab"]
+
+
+def test_an_asynchronous_source_needs_its_own_loop() -> None:
+    source = toolsd.Source("s")
+
+    @source.tool
+    async def wait() -> str:
+        return "done"
+
+    async def scenario() -> str:
+        with pytest.raises(toolsd.UsageError, match="to_thread"):
+            testing.run(source, ["wait"])
+        return (await asyncio.to_thread(testing.run, source, ["wait"]))[0].text
+
+    assert asyncio.run(scenario()) == "done"
 
 
 def test_the_kit_refuses_what_a_coordinator_would_answer_itself(notes: toolsd.Source) -> None:

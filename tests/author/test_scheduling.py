@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -48,6 +49,25 @@ def test_a_sequential_source_keeps_the_order_on_one_thread(kind: str) -> None:
     assert [i for i, _ in seen] == list(range(6))
     assert len({thread for _, thread in seen}) == 1
     assert manifest(source) == (kind != "plain", False)
+
+
+def test_wrappers_that_await_are_known_as_asynchronous() -> None:
+    def later(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            await asyncio.sleep(0)
+            return function(*args, **kwargs)
+
+        return call
+
+    source = toolsd.Source("s")
+
+    @source.tool
+    @later
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert testing.run(source, [("add", {"a": 1, "b": 2})])[0].content == 3
 
 
 @given(st.permutations(range(5)))

@@ -40,6 +40,11 @@ class Leaf:
     name: str
 
 
+@dataclass
+class File:
+    path: pathlib.Path
+
+
 class Options(TypedDict, total=False):
     depth: Required[int]
     note: str
@@ -158,6 +163,9 @@ def test_shared_types_are_definitions() -> None:
         (Colour | str, "green", "green"),
         (Decimal, "1.50", Decimal("1.50")),
         (pathlib.Path, "a/b", pathlib.Path("a/b")),
+        (File, {"path": "a/b"}, File(pathlib.Path("a/b"))),
+        (pathlib.Path | int, "a/b", pathlib.Path("a/b")),
+        (pathlib.Path | None, None, None),
         (float, 1, 1.0),
         (int, 12345678901234567890123, 12345678901234567890123),
         (dict[int, str], {"1": "a"}, {1: "a"}),
@@ -178,6 +186,7 @@ def test_arguments_arrive_typed(hint: Any, sent: Any, value: Any) -> None:
         (int, True, "$.v", "expected integer, got boolean true"),
         (int, None, "$.v", "expected integer, got null"),
         (str, 5, "$.v", "expected string, got integer 5"),
+        (File, {"path": 5}, "$.v.path", "expected string with a path, got integer 5"),
         (Literal["a", "b"], "c", "$.v", 'expected one of "a", "b", got string "c"'),
         (Colour | None, "green", "$.v", 'expected one of "blue", "red" or null, got string "green"'),
         (Node, {"size": 1, "child": {"size": "x"}}, "$.v.child.size", 'expected integer, got string "x"'),
@@ -397,6 +406,13 @@ def test_defaults_are_shown_and_kept() -> None:
     assert "required" not in made.schema
 
 
+@pytest.mark.parametrize("name", ["self_", "type", "keys", "_private", "__dunder__", "schema", "naïve", "args"])
+def test_any_name_of_a_parameter_will_do(name: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"def tool({name}: int, other: str = 'x'): return {name}", scope)
+    assert Parameters(scope["tool"]).bind(f'{{"{name}": 1}}') == {name: 1, "other": "x"}
+
+
 def test_the_context_is_not_shown() -> None:
     def tool(a: int, ctx: Context) -> None: ...
     def maybe(a: int, ctx: Context | None = None) -> None: ...
@@ -440,14 +456,18 @@ def test_methods_and_wrapped_functions_can_be_tools() -> None:
     @wrapper
     def wrapped(v: int) -> None: ...
 
+    def add(a: int, b: int) -> None: ...
+
     assert list(Parameters(Shop().buy).schema["properties"]) == ["what"]
     assert list(Parameters(Shop()).schema["properties"]) == ["count"]
     assert list(Parameters(wrapped).schema["properties"]) == ["v"]
+    assert Parameters(functools.partial(add, b=1)).bind('{"a": 2}') == {"a": 2, "b": 1}
 
 
 def _star(*args: int) -> None: ...
 def _stars(**kwargs: int) -> None: ...
 def _bare(a) -> None: ...  # type: ignore[no-untyped-def]
+def _method(self, a: int) -> None: ...  # type: ignore[no-untyped-def]
 def _none(a=None) -> None: ...  # type: ignore[no-untyped-def]
 def _complex(a: complex) -> None: ...
 def _callable(a: list[Callable[[], int]]) -> None: ...
@@ -462,6 +482,7 @@ def _constraint(a: Annotated[int, annotated_types.MultipleOf(2), annotated_types
         (_star, "*args"),
         (_stars, "**kwargs"),
         (_bare, "parameter a has no type hint"),
+        (_method, "source.tool(thing.method)"),
         (_none, "parameter a has no type hint"),
         (_complex, "parameter a: complex cannot"),
         (_callable, "Callable has no JSON form"),
