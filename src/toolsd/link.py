@@ -63,7 +63,10 @@ class InFlight:
 
 
 class Link:
-    """The node's end. `received` counts messages, for comparison with what the worker announced."""
+    """The node's end.
+
+    `received` counts messages, for comparison with what the worker announced; `closed`: no further ones will come.
+    """
 
     def __init__(
         self,
@@ -83,6 +86,7 @@ class Link:
         self.batches: dict[int, InFlight] = {}
         self.received = 0
         self.ready = False
+        self.closed = False
         self._worker = worker
         self._emit = emit
         self._directory = directory
@@ -102,7 +106,8 @@ class Link:
         except BaseException:
             self._close_listener()
             raise
-        self._disconnects = transport.Disconnects(loop, self._watching, lambda _fd: on_closed())
+        self._on_closed = on_closed
+        self._disconnects = transport.Disconnects(loop, self._watching, self._connection_lost)
         self._port = Port(loop, dealer, self._on_frames)
 
     # --- to the worker ----------------------------------------------------------------------------------------------
@@ -131,6 +136,10 @@ class Link:
     def _send(self, frames: list[Any]) -> None:
         if not self._port.send(frames):
             self._loop.call_soon(self.misbehaved, "it does not read its link")
+
+    def _connection_lost(self, _fd: int) -> None:
+        self.closed = True
+        self._on_closed()
 
     # --- from the worker --------------------------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ from toolsd.errors import CallState, Failure, LocalProtocolError
 from toolsd.forkserver import Exited, NotStarted, Report, Start, Started
 from toolsd.leftovers import kill_marked
 from toolsd.link import Link
+from toolsd.oom import OomKills
 from toolsd.processes import ForkserverProcess, Output, close_all, diagnose, send_signal
 from toolsd.sandbox import plan_for
 
@@ -114,6 +115,7 @@ class Node:
         shutil.rmtree(self._root, ignore_errors=True)
         os.mkdir(self._root, 0o700)
         self._directory = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._oom_kills = OomKills()
         self._workers: dict[int, _Worker] = {}
         self._queue: deque[StartWorker] = deque()
         self._starting: set[int] = set()
@@ -346,14 +348,20 @@ class Node:
     def _last_words(self, worker: _Worker, report: Exited | None, end: float) -> None:
         if self._closing:
             return
-        worker.link.drain()
-        if worker.link.received < worker.recorder.sent() and self._loop.time() < end:
+        link, now = worker.link, self._loop.time()
+        link.drain()
+        if link.received < worker.recorder.sent() and now < end:
+            if link.closed:  # nothing more comes but what libzmq's own thread is just handing over
+                end = min(end, now + 5 * _LOOK)
             self._loop.call_later(_LOOK, self._last_words, worker, report, end)
             return
         if report is None and worker.output.fd >= 0:
             kill_marked(worker.scratch, worker.output.fd)
         worker.output.close()
-        exit_report = _account(worker, report)
+        oom = worker.recorder.proof()
+        if oom is None and worker.reason is None and report is not None and report.status == SIGKILL:
+            oom = self._oom_kills.explain()
+        exit_report = _account(worker, report, oom)
         self._dispose(worker)
         self._emit(WorkerExited(worker.order.worker, exit_report))
 
@@ -397,7 +405,7 @@ class Node:
             self._emit_event(event)
 
 
-def _account(worker: _Worker, report: Exited | None) -> ExitReport:
+def _account(worker: _Worker, report: Exited | None, oom: str | None) -> ExitReport:
     """Everything that was seen of this death."""
     exit_code, signal = diagnose(report.status) if report is not None else (None, None)
     never: CallState = "not_sent"
@@ -413,7 +421,7 @@ def _account(worker: _Worker, report: Exited | None) -> ExitReport:
         exit_code=exit_code,
         signal=signal,
         reason=worker.reason,
-        oom=worker.recorder.proof(),
+        oom=oom,
         peak_rss=report.peak_rss if report is not None else None,
         stderr_tail=worker.output.tail,
         stacks=worker.recorder.stacks(),

@@ -98,11 +98,25 @@ def test_results_sent_before_a_death_arrive_before_its_report(play):
 def test_partial_results_count_as_delivered(play):
     async def scenario(bench):
         worker = await bench.start()
-        batch = bench.send(worker, ("echo", "a"), ("echo", "b"), ("run", "os._exit(1)"), flush=True)
+        batch = bench.send(worker, ("echo", "a"), ("echo", "b"), ("sleep", "600"), flush=True)
+        for slot in (0, 1):
+            await bench.until(lambda e, slot=slot: isinstance(e, SlotsFilled) and e.results[0][0] == slot)
+        await started(bench, worker, batch)
+        os.kill(await bench.pid(worker), signal.SIGKILL)
         report = await bench.exit(worker)
-        parts = [e.results for e in bench.events if isinstance(e, SlotsFilled)]
-        assert [(slot, bytes(o)) for part in parts for slot, o in part] == [(0, b"ta"), (1, b"tb")]
         assert report.states == {batch: ("finished", "finished", "started")}
+
+    play(scenario)
+
+
+def test_last_words_of_a_worker_that_leaves_by_itself_arrive(play):
+    async def scenario(bench):
+        for _ in range(10):
+            worker = await bench.start()
+            batch = bench.send(worker, *[("echo", "x")] * 50, ("run", "sys.exit(3)"), flush=True)
+            assert (await bench.exit(worker)).exit_code == 3
+            told = [e for e in bench.events if isinstance(e, SlotsFilled) and e.batch == batch]
+            assert len(told) == 50
 
     play(scenario)
 
