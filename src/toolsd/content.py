@@ -129,6 +129,13 @@ def encode_error(error: SlotError) -> bytes:
         return b"e" + msgspec.json.encode(SlotError(error.code, readable))
 
 
+def size_of(outcome: bytes) -> int:
+    """How many bytes of an outcome are the result itself: text, JSON, or the data of its parts."""
+    if outcome.startswith(b"p"):
+        return len(outcome) - 5 - int.from_bytes(outcome[1:5], "big")
+    return len(outcome) - 1
+
+
 def decode(outcome: Any) -> SlotError | Content:
     """What an outcome says. `outcome` is bytes or any object with the buffer protocol (a received frame).
 

@@ -108,8 +108,10 @@ def test_a_result_that_cannot_be_sent_is_an_error_in_the_slot(run_one: Callable[
 
 
 def test_a_result_over_the_limit_names_size_and_limit(run_one: Callable[..., toolsd.Result]) -> None:
-    assert run_one(lambda: "x" * 99, result_max=100).ok
-    result = run_one(lambda: "x" * 100, result_max=100)
+    for whole in ("x" * 100, b"x" * 100, ["x" * 96], [toolsd.Text("x" * 50), b"x" * 50]):
+        assert run_one(lambda whole=whole: whole, result_max=100).ok
+    assert not run_one(lambda: b"x" * 101, result_max=100).ok
+    result = run_one(lambda: "x" * 101, result_max=100)
     assert result.error is not None
     assert result.error.code == "result_too_large"
     assert result.error.details == {"size": 101, "limit": 100}

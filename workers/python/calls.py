@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from toolsd.content import encode_error, encode_result
+from toolsd.content import encode_error, encode_result, size_of
 from toolsd.context import Context
 from toolsd.errors import ResultInvalid, SlotError, ToolError
 from toolsd.host import BatchCancelled, HostBatch, HostCall
@@ -84,12 +84,10 @@ class Runnable:
         self.fill(batch, call.slot, outcome)
 
     def fill(self, batch: HostBatch, slot: int, outcome: bytes) -> None:
-        if len(outcome) > self._result_max and not outcome.startswith(b"e"):
-            message = (
-                f"The result of {self.tool.name} has {len(outcome)} bytes; {self._result_max} are allowed. "
-                "Ask for less of it."
-            )
-            details = {"size": len(outcome), "limit": self._result_max}
+        if len(outcome) > self._result_max and not outcome.startswith(b"e") and size_of(outcome) > self._result_max:
+            size, limit = size_of(outcome), self._result_max
+            message = f"The result of {self.tool.name} has {size} bytes; {limit} are allowed. Ask for less of it."
+            details = {"size": size, "limit": limit}
             outcome = encode_error(SlotError("result_too_large", message, details))
         batch.finished(slot, outcome)
 
