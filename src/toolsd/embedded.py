@@ -6,12 +6,14 @@ Owns the thread. Must not know turns or clients: a client connects to `address` 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
 import os
 import threading
 import weakref
 
 from toolsd import config as configuration
-from toolsd.errors import ToolsdError, UsageError
+from toolsd.errors import UsageError
 from toolsd.runtime import Place
 from toolsd.service import Service
 
@@ -46,13 +48,35 @@ class Embedded:
             running = _Running(Place.private(), loaded)
             running.start()
             self._running = running
-            # The interpreter's end must not leave a directory or wait for a thread that nobody stops.
             self._finalizer = weakref.finalize(self, running.stop)
 
     def stop(self) -> None:
         """Kill the workers, end the thread, remove the files. Idempotent."""
         if self._finalizer is not None:
             self._finalizer()
+
+
+_running: set[_Running] = set()
+_registered = False
+
+
+def _stop_at_exit(running: _Running) -> None:
+    """Have it stopped when the interpreter ends, while threads can still be started.
+
+    `atexit` comes too late: thread pools take no work any more. What is registered here runs before that, last first;
+    the pools' own end was registered when their module was imported.
+    """
+    global _registered
+    _running.add(running)
+    if not _registered:
+        _registered = True
+        importlib.import_module("concurrent.futures.thread")
+        threading._register_atexit(_stop_all)  # type: ignore[attr-defined]
+
+
+def _stop_all() -> None:
+    for each in tuple(_running):
+        each.stop()
 
 
 class _Running:
@@ -74,25 +98,27 @@ class _Running:
             )
 
     def start(self) -> None:
+        _stop_at_exit(self)
         self._thread.start()
         self._ready.wait()
         if self._failed is not None:
             self._thread.join()
+            _running.discard(self)
             raise self._failed
 
     def stop(self) -> None:
         if os.getpid() != self._pid:
             return
         if self._loop is not None and self._service is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._service.stop)
+            with contextlib.suppress(RuntimeError):  # its loop has just ended by itself
+                self._loop.call_soon_threadsafe(self._service.stop)
         self._thread.join()
+        _running.discard(self)
 
     def _main(self) -> None:
         try:
             with self.place:
                 asyncio.run(self._serve())
-        except ToolsdError as error:
-            self._failed = error
         except BaseException as error:  # noqa: BLE001  # handed to the thread that waits in `start`
             self._failed = error
         finally:

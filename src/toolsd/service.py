@@ -181,7 +181,7 @@ class Service:
         early, self._early = self._early, []
         for client, ask in early:
             self._asked(client, ask)
-        missing = [source for source in sources if source.required and source.state in ("failed", "refused")]
+        missing = [source for source in sources if source.required and source.failure is not None]
         if missing:
             why = "; ".join(f"{s.name}: {s.failure.message if s.failure else s.state}" for s in missing)
             self._end_badly(ConfigError(f"a required source does not start: {why}"))

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from clients.conftest import client, daemon, gate, own_daemon
+
+__all__ = ["client", "daemon", "gate", "own_daemon", "short_dir"]
+
 
 @pytest.fixture
 def short_dir() -> Iterator[Path]:
