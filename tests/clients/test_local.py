@@ -71,6 +71,7 @@ def test_a_broken_source_harms_only_its_own_calls(tmp_path: Path) -> None:
     (tmp_path / "toolsd.toml").write_text(text + "\n[source.x]\nkind = 'python'\npath = 'broken.py'\n")
     with toolsd.local(tmp_path / "toolsd.toml") as client:
         assert client.call("echo", {"text": "fine"}).text == "fine"
+        assert "echo" in [t.name for t in client.tools()]  # this waits until all sources were looked at
         broken = next(s for s in client.ps()["sources"] if s["name"] == "x")
         assert "no_such_module_at_all" in broken["failure"]["message"]
 

@@ -174,7 +174,10 @@ class AsyncClient:
     # --- questions --------------------------------------------------------------------------------------------------
 
     async def tools(self) -> list[Tool]:
-        """All tools that can be called, in the order of the configuration."""
+        """All tools that can be called, in the order of the configuration.
+
+        Just after the start it waits until every source has said what it offers, or failed to.
+        """
         return tools_of(await self._ask("tools"))
 
     async def ps(self) -> dict[str, Any]:

@@ -175,7 +175,10 @@ class Client:
     # --- questions --------------------------------------------------------------------------------------------------
 
     def tools(self) -> list[Tool]:
-        """All tools that can be called, in the order of the configuration."""
+        """All tools that can be called, in the order of the configuration.
+
+        Just after the start it waits until every source has said what it offers, or failed to.
+        """
         return tools_of(self._ask("tools"))
 
     def ps(self) -> dict[str, Any]:
