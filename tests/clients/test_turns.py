@@ -40,13 +40,13 @@ def test_one_call(client: Client) -> None:
 
 def test_deltas_in_any_order_become_results_in_the_order_of_the_calls(client: Client) -> None:
     turn = client.turn(id="deltas-in")
-    turn.observe([delta(1, "call_b", "si", None), delta(0, None, "ec", '{"te')])
+    turn.observe([delta(1, "call_b", "si", None), delta(0, None, "ec", None)])
     turn.observe(None)
     turn.observe([])
-    turn.observe(
-        [delta(0, None, "ho", 'xt": "one"}'), delta(1, None, "de_echo", '{"text":'), delta(2, "call_c", "size")]
-    )
-    turn.observe([delta(2, None, None, '{"text": "four"}'), delta(1, None, None, ' "two"}'), delta(0, "call_a")])
+    turn.observe([delta(0, None, "ho", '{"text": "o'), delta(1, None, "de_echo", '{"text":')])
+    turn.observe([delta(2, "call_c", "size")])
+    turn.observe([delta(2, None, None, '{"text": "four"}'), delta(1, None, None, ' "two"}')])
+    turn.observe([delta(0, "call_a", None, 'ne"}')])
     results = turn.finish("tool_calls")
     assert [(r.index, r.id, r.tool, r.content) for r in results] == [
         (0, "call_a", "echo", "one"),
