@@ -30,17 +30,19 @@ class Raw:
 
     def hello(self) -> messages.Welcome:
         self.say(messages.Hello((messages.PROTOCOL_VERSION,), "raw", os.getpid()))
-        welcome = self.hear()
+        welcome = self.hear(welcome=True)
         assert isinstance(welcome, messages.Welcome)
         return welcome
 
-    def hear(self) -> messages.Message:
-        """The next message."""
-        while not self._arrived:
-            self._arrived += transport.wait(self._socket, self._monitor, PATIENCE)
-        message = self._decoder.decode(self._arrived.pop(0)[0])
-        assert message is not None
-        return message
+    def hear(self, *, welcome: bool = False) -> messages.Message:
+        """The next message. A welcome that was not asked for is how the coordinator probes, and means nothing."""
+        while True:
+            while not self._arrived:
+                self._arrived += transport.wait(self._socket, self._monitor, PATIENCE)
+            message = self._decoder.decode(self._arrived.pop(0)[0])
+            assert message is not None
+            if welcome or not isinstance(message, messages.Welcome):
+                return message
 
     def refusal(self) -> messages.Refused:
         message = self.hear()
