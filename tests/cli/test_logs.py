@@ -17,7 +17,9 @@ def unchanged_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(logger, name, getattr(logger, name))
 
 
-@pytest.mark.parametrize(("verbosity", "shown"), [(-1, ["c"]), (0, ["b", "c"]), (1, ["a", "b", "c"])])
+@pytest.mark.parametrize(
+    ("verbosity", "shown"), [(-3, []), (-1, ["c"]), (0, ["b", "c"]), (1, ["a", "b", "c"]), (5, ["a", "b", "c"])]
+)
 def test_levels(capsys: pytest.CaptureFixture[str], verbosity: int, shown: list[str]) -> None:
     logs.to_stderr(verbosity)
     logger = logging.getLogger("toolsd.somewhere")

@@ -69,9 +69,7 @@ def _quieter(context: click.Context, _parameter: click.Parameter, value: int) ->
 def global_options(command: F) -> F:
     """Options that every verb takes, so that they may stand on either side of it."""
     for option in (
-        click.option(
-            "-q", "--quiet", count=True, expose_value=False, callback=_quieter, help="Log warnings and errors only."
-        ),
+        click.option("-q", "--quiet", count=True, expose_value=False, callback=_quieter, help="Log less."),
         click.option("-v", "--verbose", count=True, expose_value=False, callback=_keep("verbosity"), help="Log more."),
         click.option(
             "--socket", metavar="PATH", expose_value=False, callback=_keep("socket"), help="The daemon's socket."

@@ -10,12 +10,14 @@ from toolsd import config, runtime
 from toolsd.cli.app import settings
 from toolsd.client import Client
 from toolsd.errors import ConfigError
+from toolsd.telemetry import logs
 
 
 def client() -> Client:
     """For verbs that use tools: `call`, `turn`, `tools`."""
     options = settings()
     if options.config is not None:
+        logs.to_stderr(options.verbosity - 1)  # one step quieter than a daemon: nobody came to read a log
         return Client.local(options.config)
     return daemon()
 

@@ -11,11 +11,12 @@ import json as json_module
 import os
 import re
 import sys
+import textwrap
 import traceback
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from toolsd.errors import ConfigError, ToolsdError, TurnFailed
+from toolsd.errors import ConfigError, Failure, ToolsdError, TurnFailed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -100,11 +101,51 @@ def failed(error: ToolsdError, *, json: bool) -> None:
     if json:
         _json_error({"code": error.code, "message": error.message, "hint": error.hint, **_failure_json(error)})
     if isinstance(error, TurnFailed):
-        complain(f"turn failed, {error}")
+        _turn_failed(error.failure)
     elif isinstance(error, ConfigError) and "\n" in error.message:
         complain(f"the configuration has mistakes:\n{error.message}", error.hint)
     else:
         complain(error.message, error.hint)
+
+
+def _turn_failed(failure: Failure) -> None:
+    complain(f"turn failed ({failure.code}): {failure.message}")
+    evidence = failure.evidence
+    if failure.cause:
+        note(f"  cause: {failure.cause}")
+    if evidence is not None:
+        facts = {
+            "pid": evidence.pid,
+            "exit code": evidence.exit_code,
+            "signal": evidence.signal,
+            "out of memory": evidence.oom,
+            "ran": evidence.running,
+            "after": None if evidence.elapsed is None else f"{evidence.elapsed:.3f} s",
+            "limit": None if evidence.limit is None else f"{evidence.limit:g} s",
+            "peak memory": None if evidence.peak_rss is None else f"{evidence.peak_rss / 1024**2:.1f} MiB",
+        }
+        seen = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+        if seen:
+            note(f"  seen: {seen}")
+        for name, text in (
+            ("last lines of stderr", evidence.stderr_tail),
+            ("stacks", evidence.stacks),
+            ("traceback", evidence.traceback),
+        ):
+            if text:
+                note(f"  {name}:\n" + textwrap.indent(text.rstrip(), "    "))
+    if failure.ledger:
+        note("  what is known of each call:")
+        for entry in failure.ledger:
+            note(f"    {entry.index}  {entry.tool}  {entry.state}")
+        note(f"  safe to send again: {_AGAIN[failure.retry]}")
+
+
+_AGAIN = {
+    "safe": "yes, nothing ran",
+    "idempotent_only": "only if running a call twice does no harm",
+    "never": "no, the same would happen",
+}
 
 
 def failed_usage(message: str, command: str, *, json: bool) -> None:

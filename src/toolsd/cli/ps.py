@@ -35,7 +35,6 @@ def command() -> int:
             "TOOLS>",
             "QUEUED>",
             "RESTARTS>",
-            "REPLICA>",
             "PID>",
             "WORKER",
             "BATCHES>",
@@ -81,10 +80,8 @@ def _rows(source: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def _worker(worker: dict[str, Any] | None) -> tuple[str, ...]:
     if worker is None or worker["pid"] is None:
-        seat = "-" if worker is None else str(worker["replica"])
-        return (seat, "-", "-" if worker is None else worker["state"], "-", "-", "-", "-")
+        return ("-", "-" if worker is None else worker["state"], "-", "-", "-", "-")
     return (
-        str(worker["replica"]),
         str(worker["pid"]),
         worker["state"],
         f"{worker['batches']}/{worker['capacity']}",

@@ -25,14 +25,17 @@ class LineFormatter(logging.Formatter):
         return " ".join(parts)
 
 
+_LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
+
+
 def to_stderr(verbosity: int = 0) -> None:
-    """Send toolsd's log records to stderr: warnings and above when `verbosity` is negative, all when it is above 0."""
+    """Send toolsd's log records to stderr: from INFO up; a step more or less for each unit of `verbosity`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())
     logger = logging.getLogger("toolsd")
     logger.handlers[:] = [handler]
     logger.propagate = False
-    logger.setLevel(logging.WARNING if verbosity < 0 else logging.DEBUG if verbosity > 0 else logging.INFO)
+    logger.setLevel(_LEVELS[max(0, min(2 + verbosity, 3))])
 
 
 def silent() -> None:
