@@ -7,6 +7,7 @@ know configuration files or how anything is shown.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import resource
 import signal
@@ -15,6 +16,8 @@ from collections.abc import Sequence
 from toolsd.core.model import SourceSpec
 from toolsd.runtime import Place
 from toolsd.service import OnService, Service
+
+_log = logging.getLogger("toolsd")
 
 
 def serve(
@@ -46,6 +49,7 @@ async def _serve(sources: Sequence[SourceSpec], place: Place, stop_timeout: floa
     def on_signal(number: int) -> None:
         received.append(number)
         if len(received) == 1:
+            _log.info("draining: open turns may finish within %g s; a second signal ends them now", stop_timeout)
             service.drain()
         else:
             service.stop()
