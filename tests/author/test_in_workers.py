@@ -101,6 +101,7 @@ cancel_grace = "20s"
 [source.plain]
 kind = "python"
 path = "plain.py"
+result_max = "8MiB"
 
 [source.loop]
 kind = "python"
@@ -174,7 +175,7 @@ def test_reports_arrive_in_order_and_before_the_result(client: toolsd.Client) ->
 
 def test_a_large_result_arrives_equal(client: toolsd.Client) -> None:
     assert client.call("large", {"size": 4 * 1024 * 1024}).content == "ß" * 4 * 1024 * 1024
-    refused = client.call("large", {"size": 32 * 1024 * 1024})
+    refused = client.call("large", {"size": 4 * 1024 * 1024 + 1})
     assert refused.error is not None
     assert refused.error.code == "result_too_large"
 
