@@ -26,6 +26,8 @@ import sys
 import threading
 import traceback
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -84,6 +86,8 @@ class _Worker:
         self._launch = launch
         self._writer = writer
         self._socket = socket
+        # How a message goes out; a loop puts its port's way here, for a send can swallow what the loop waits for.
+        self.put: Callable[[list[Any]], bool] = partial(transport.send, socket)
         self._main = threading.get_ident()
         self._size_at_start = _memory().get("VmSize", 0)
         self._batch: RunningBatch | None = None  # the one that blocks the main thread
@@ -166,7 +170,7 @@ class _Worker:
         if main:
             self._shielded = True
         self._writer.sending()
-        while not transport.send(self._socket, frames):
+        while not self.put(frames):
             transport.wait_sendable(self._socket, _PATIENCE)
         if main:
             self._shielded = False
@@ -236,6 +240,7 @@ class _Asynchronous:
         except BaseException as error:  # noqa: BLE001
             return worker._start_failed(error)
         port = Port(self._loop, worker._socket, self._on_frames)
+        worker.put = port.send
         try:
             return await self._over
         finally:

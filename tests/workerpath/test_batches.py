@@ -232,3 +232,18 @@ def test_figures_for_people(play):
         assert figures[worker].up >= 0
 
     play(scenario)
+
+
+def test_no_message_is_overlooked_between_sends(play):
+    """A send may swallow the edge of the socket's descriptor; the next batch must be seen all the same."""
+
+    async def scenario(bench):
+        worker = await bench.start(asynchronous=True, max_batches=4)
+        code = "batch.progress(call.slot, b'p'); out = 'x'"
+        for _ in range(500):
+            batches = [bench.send(worker, ("run", code), ("sleep", "0.0001"), region=i) for i in range(4)]
+            for batch in batches:
+                assert isinstance(await bench.ended(batch), BatchFinished)
+            bench.events.clear()
+
+    play(scenario)
