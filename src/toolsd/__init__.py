@@ -4,17 +4,31 @@ Every public name is here and is loaded when it is first used, so that a source 
 for no worker.
 
 Layout
-    errors          the one hierarchy of errors and the values of failure
-    streams         deltas of a completion -> finished calls (pure, usable alone)
-    core            turns, batches, replicas: events -> instructions (pure)
-    messages, codec, transport      what is said on the links, as bytes, over zmq
-    service, node, processes, forkserver, worker, sandbox       the coordinator and what runs on its machine
-    host, launch    what a kind of source implements, and what starts a worker of it
-    source, schema, hints, docstrings, context, batch           the authors' API
-    content, plain, result          what fills a slot
-    client          how a program uses it: asynchronous, and the synchronous one made from it
-    testing         a source in memory, for its author's tests
-    config, cli, telemetry          toolsd.toml, the commands, what they tell
+    a caller's side
+        client, daemon, embedded        how a program uses toolsd, and the two places a coordinator can be
+        streams                         deltas of a completion -> finished calls (pure, usable alone)
+        result                          one call's slot after the turn
+    the coordinator
+        core                            turns, batches, replicas: events -> instructions (pure)
+        service, reception, report      the loop around it, its clients, what it tells of itself
+        runtime                         where it lives on disk
+    its machine
+        node, link, processes           workers as the coordinator's side sees them
+        forkserver, oom, leftovers      who forks workers, how they died, what they leave behind
+        sandbox, flight, signals        what confines a worker, what it leaves in memory, how it is interrupted
+    a worker
+        worker, running                 its life, and a batch in it
+        host, launch                    what a kind of source implements, and what it is started with
+    an author's side
+        source, batch, context          the API
+        schema, hints, docstrings       signatures -> JSON schema and validation
+        misfits, phrases                what a model is told of arguments that do not fit
+        content, plain                  results as bytes
+        testing                         a source in memory, for its author's tests
+    everywhere
+        errors                          the one hierarchy of errors and the values of failure
+        messages, codec, transport      what is said on the links, as bytes, over zmq
+        config, cli, telemetry          toolsd.toml, the commands, the logs
 """
 
 from __future__ import annotations
