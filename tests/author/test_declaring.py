@@ -114,10 +114,3 @@ print(*sorted(dear & set(sys.modules)))
 def test_a_source_of_plain_functions_runs_without_what_it_does_not_need() -> None:
     ran = subprocess.run([sys.executable, "-c", SOURCE], capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout.strip(), ran.stderr) == (0, "", "")
-
-
-def test_the_layout_names_every_module() -> None:
-    folder = Path(toolsd.__file__).parent
-    named = set((toolsd.__doc__ or "").replace(",", " ").split())
-    there = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert there - {"__init__", "__main__"} <= named
