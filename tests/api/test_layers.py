@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,14 @@ def test_core_is_pure() -> None:
 def test_no_pickle_and_no_eval() -> None:
     for file in FILES:
         assert not {"pickle", "marshal", "shelve"} & imports(file), file
+
+
+def test_every_package_is_packaged() -> None:
+    root = SOURCE.parents[1]
+    named = set(tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    src = {str(file.parent.relative_to(root / "src")).replace("/", ".") for file in SOURCE.rglob("__init__.py")}
+    workers = {file.parent.relative_to(root / "workers") for file in (root / "workers").rglob("__init__.py")}
+    assert named == src | {".".join(("toolsd_workers", *path.parts)) for path in workers}
 
 
 def test_public_names_are_there() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from toolsd.cli.app import VERBS
 
-from .conftest import Toolsd
+from .conftest import COMMAND, Toolsd
 
 
 def test_help_lists_every_verb_and_every_verb_has_help(toolsd: Toolsd) -> None:
@@ -63,7 +64,7 @@ def test_completion_completes(toolsd: Toolsd) -> None:
 def test_a_full_disk_is_one_line() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "toolsd", "completion", "bash"],
+            [*COMMAND, "completion", "bash"],
             check=False,
             stdout=full,
             stderr=subprocess.PIPE,
@@ -78,7 +79,7 @@ def test_a_reader_that_leaves_is_no_error_to_talk_about() -> None:
     os.close(reading)
     with os.fdopen(writing, "wb") as pipe:
         done = subprocess.run(
-            [sys.executable, "-m", "toolsd", "completion", "bash"],
+            [*COMMAND, "completion", "bash"],
             check=False,
             stdout=pipe,
             stderr=subprocess.PIPE,
@@ -90,7 +91,7 @@ def test_a_reader_that_leaves_is_no_error_to_talk_about() -> None:
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_while_stdin_is_read(number: int, status: int) -> None:
     running = subprocess.Popen(
-        [sys.executable, "-m", "toolsd", "assemble", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [*COMMAND, "assemble", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert running.stdin is not None
@@ -110,3 +111,29 @@ def test_errors_are_json_too(toolsd: Toolsd) -> None:
         "ok": False,
         "error": {"code": "usage", "message": "/nowhere cannot be read: No such file or directory", "hint": None},
     }
+
+
+def test_a_terminal_that_knows_few_letters(toolsd: Toolsd) -> None:
+    shown = toolsd("assemble", "/\u2603", PYTHONIOENCODING="ascii")
+    assert (shown.status, shown.err) == (2, "toolsd: /\\u2603 cannot be read: No such file or directory\n")
+
+
+def test_no_output_at_all() -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$0" -m toolsd completion bash >&-', sys.executable], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_colour_only_on_a_terminal_and_not_with_no_color(no_color: str, coloured: bool) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        done = subprocess.run(
+            [*COMMAND, "assemble", "/nowhere"], check=False, stdin=theirs, stdout=theirs, stderr=theirs,
+            env={**os.environ, "NO_COLOR": no_color, "TERM": "xterm-256color"},
+        )  # fmt: skip
+        os.close(theirs)
+        shown = terminal.read(10_000).decode()
+    assert done.returncode == 2 and "/nowhere cannot be read" in shown
+    assert ("\x1b[" in shown) is coloured

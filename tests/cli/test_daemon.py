@@ -7,12 +7,13 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .conftest import COMMAND, Daemon, Running, Toolsd, appeared
+from .conftest import COMMAND, PATIENCE, Daemon, Running, Toolsd, appeared
 
 
 def test_one_ready_line(shop: Daemon) -> None:
@@ -61,6 +62,14 @@ def test_tools(shop: Daemon) -> None:
     assert add["parameters"]["required"] == ["a"]
     assert '"description": "The first one."' in shop.toolsd("tools", "--schema", "add").out
     assert shop.toolsd("tools", "add", "nope").status == 1
+
+
+def test_completion_knows_the_tools(shop: Daemon, toolsd: Toolsd) -> None:
+    words = f"toolsd --socket {shop.socket} call a"
+    found = toolsd(_TOOLSD_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD="4")
+    assert found == (0, "plain,add\n", "")
+    nobody = toolsd(_TOOLSD_COMPLETE="bash_complete", COMP_WORDS="toolsd --socket /no/where call a", COMP_CWORD="4")
+    assert (nobody.status, nobody.out.strip(), nobody.err) == (0, "", "")
 
 
 def test_ps(shop: Daemon) -> None:
@@ -222,6 +231,23 @@ def test_the_configuration_says_where_the_daemon_is(
     start("serve").line()
     assert toolsd("call", "a").out == "1\n"
     assert toolsd("ps", "-c", "toolsd.toml", "--json").json["socket"] == socket
+
+
+def test_a_daemon_whose_output_nobody_reads_serves_all_the_same(shop: Daemon, toolsd: Toolsd, socket: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        serving = subprocess.Popen([*COMMAND, "serve", "-c", shop.config, "--socket", socket], stdout=pipe)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while toolsd("ps", "--socket", socket).status == 69:
+            assert time.monotonic() < deadline and serving.poll() is None
+        assert toolsd("call", "add", '{"a": 1}', "--socket", socket).out == "2\n"
+        assert toolsd("stop", "--socket", socket).status == 0
+        assert serving.wait(PATIENCE) == 0
+    finally:
+        serving.kill()
+        serving.wait()
 
 
 @pytest.mark.parametrize("arguments", [["--json"], []])

@@ -72,12 +72,18 @@ def global_options(command: F) -> F:
         click.option("-q", "--quiet", count=True, expose_value=False, callback=_quieter, help="Log less."),
         click.option("-v", "--verbose", count=True, expose_value=False, callback=_keep("verbosity"), help="Log more."),
         click.option(
-            "--socket", metavar="PATH", expose_value=False, callback=_keep("socket"), help="The daemon's socket."
+            "--socket",
+            metavar="PATH",
+            type=click.Path(),
+            expose_value=False,
+            callback=_keep("socket"),
+            help="The daemon's socket.",
         ),
         click.option(
             "-c",
             "--config",
             metavar="FILE",
+            type=click.Path(),
             expose_value=False,
             callback=_keep("config"),
             help="The toolsd.toml to use.",

@@ -23,7 +23,7 @@ def stream_options(command: F) -> F:
             help="The provider's format.",
             show_default=True,
         ),
-        click.argument("file"),
+        click.argument("file", type=click.Path(allow_dash=True)),
     ):
         command = option(command)
     return command

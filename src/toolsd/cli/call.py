@@ -8,12 +8,12 @@ import click
 
 from toolsd.cli import output, show
 from toolsd.cli.app import global_options, json_option, seconds, settings
-from toolsd.cli.connect import client
+from toolsd.cli.connect import client, complete_tools
 from toolsd.errors import EXIT_FAILED, UsageError
 
 
 @click.command()
-@click.argument("tool")
+@click.argument("tool", shell_complete=complete_tools)
 @click.argument("arguments", metavar="[JSON]", default="{}")
 @click.option("--session", metavar="NAME", help="Pin the call to the replica that holds this session.")
 @click.option("--deadline", type=seconds, metavar="DURATION", help="How long it may take, such as 30s.")

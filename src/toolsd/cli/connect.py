@@ -6,10 +6,12 @@ whose daemon: `[daemon] socket` of that file is where it listens.
 
 from __future__ import annotations
 
+import click
+
 from toolsd import config, runtime
 from toolsd.cli.app import settings
 from toolsd.client import Client
-from toolsd.errors import ConfigError
+from toolsd.errors import ConfigError, ToolsdError
 from toolsd.telemetry import logs
 
 
@@ -38,3 +40,12 @@ def address() -> str | None:
         return config.load().daemon.socket
     except ConfigError:  # none here, or one that `check` has something to say about; the usual place is still there
         return None
+
+
+def complete_tools(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Tool names for the shell's completion; none if no daemon answers at once."""
+    try:
+        with context, Client.connect(runtime.address_of(runtime.socket_path(address())), timeout=1.0) as connected:
+            return [tool.name for tool in connected.tools() if tool.name.startswith(incomplete)]
+    except ToolsdError:
+        return []

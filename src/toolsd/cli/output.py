@@ -27,7 +27,11 @@ _PLAIN_WIDTH = 10_000
 
 
 def prepare_streams() -> None:
-    """Let no character that the terminal cannot show end in an error."""
+    """Let no character that the terminal cannot show, and no stream that was closed, end in an error."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # open as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # as above
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

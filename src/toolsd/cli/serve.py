@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import click
@@ -29,17 +30,33 @@ class _Start:
         if self.refused is not None:
             service.stop()
             return
-        counts = {"sources": len(sources) - len(failed), "tools": len(service.core.tools())}
-        if settings().json:
-            ready = {"ready": True, "version": __version__, "pid": os.getpid(), "address": service.place.address}
-            output.json({**ready, **counts, "failed": [source.name for source in failed]}, flush=True)
-            return
-        output.say(
-            f"toolsd {__version__} is ready: pid {os.getpid()}, {plural(counts['sources'], 'source')}, "
-            f"{plural(counts['tools'], 'tool')}, socket {service.place.path}"
-            + (f"; not available: {', '.join(source.name for source in failed)}" if failed else ""),
+        # Whoever started it may not read on; that is no reason not to serve.
+        with contextlib.suppress(OSError):
+            _tell(service, [source.name for source in failed], len(sources) - len(failed))
+
+
+def _tell(service: Service, failed: list[str], sources: int) -> None:
+    """The ready line."""
+    tools, pid = len(service.core.tools()), os.getpid()
+    if settings().json:
+        output.json(
+            {
+                "ready": True,
+                "version": __version__,
+                "pid": pid,
+                "address": service.place.address,
+                "sources": sources,
+                "tools": tools,
+                "failed": failed,
+            },
             flush=True,
         )
+        return
+    output.say(
+        f"toolsd {__version__} is ready: pid {pid}, {plural(sources, 'source')}, {plural(tools, 'tool')}, "
+        f"socket {service.place.path}" + (f"; not available: {', '.join(failed)}" if failed else ""),
+        flush=True,
+    )
 
 
 def _refusal(failed: list[SourceView]) -> ConfigError | None:

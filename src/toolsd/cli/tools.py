@@ -8,11 +8,11 @@ import click
 
 from toolsd.cli import output
 from toolsd.cli.app import global_options, json_option, settings
-from toolsd.cli.connect import client
+from toolsd.cli.connect import client, complete_tools
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[TOOL]...")
+@click.argument("names", nargs=-1, metavar="[TOOL]...", shell_complete=complete_tools)
 @click.option("--schema", is_flag=True, help="Show the JSON schema of the arguments.")
 @json_option
 @global_options
