@@ -141,7 +141,7 @@ def decode(outcome: Any) -> SlotError | Content:
 
     Never raises: bytes that are no outcome come from a broken worker and are told as `result_invalid`.
     """
-    view = memoryview(outcome).cast("B")
+    view = outcome if type(outcome) is bytes else memoryview(outcome).cast("B")
     kind, data = bytes(view[:1]), view[1:]
     try:
         if kind == b"t":
@@ -149,7 +149,7 @@ def decode(outcome: Any) -> SlotError | Content:
         if kind == b"j":
             return Content(msgspec.json.decode(data), "json")
         if kind == b"p":
-            return Content(_decode_parts(data), "parts")
+            return Content(_decode_parts(memoryview(data)), "parts")
         if kind == b"e":
             return msgspec.json.decode(data, type=SlotError)
         problem = f"its kind is {kind!r}"

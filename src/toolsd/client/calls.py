@@ -6,6 +6,7 @@ Owns which shapes `client.call` and `client.run` take. Must not know links or tu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -55,16 +56,20 @@ def _normal(index: int, call: Any) -> AssembledCall:
     if isinstance(call, tuple) and len(call) == 2:
         id_, (tool, arguments) = None, call
     else:
-        function = _get(call, "function")
-        id_ = _get(call, "id")
-        tool = _get(call, "tool") if function is None else _get(function, "name")
-        arguments = _get(call if function is None else function, "arguments")
+        look = call.get if isinstance(call, dict) else partial(_get, call)
+        id_, function = look("id"), look("function")
+        if function is None:
+            tool, arguments = look("tool"), look("arguments")
+        else:
+            tool, arguments = _get(function, "name"), _get(function, "arguments")
     if not isinstance(tool, str) or not (id_ is None or isinstance(id_, str)):
         raise UsageError(
             f"call {index} is not a call: {call!r:.200}",
             hint='give ("tool", {...}), {"tool": ..., "arguments": ...} or an OpenAI tool call',
         )
     text = argument_text(arguments)
+    if text.isascii() and tool.isascii() and (id_ is None or id_.isascii()):
+        return AssembledCall(index, id_, tool, text, None)
     # What no message can carry becomes the defect of this call alone: the tool is not run, the slot says why.
     sendable = (None if id_ is None else encodable(id_), encodable(tool), encodable(text))
     defects = () if sendable == (id_, tool, text) else ("lone_surrogate",)

@@ -267,12 +267,13 @@ class Turn:
             raise turn_failed(message.failure)
         if not isinstance(message, (messages.Results, messages.Done)):
             raise PeerProtocolError(f"the coordinator answered a turn with {type(message).__name__}")
-        new = []
+        new, calls, results = [], self.calls, self._results
         for index, value in message.results:
-            if not 0 <= index < len(self.calls) or index in self._results:
+            if not 0 <= index < len(calls) or index in results:
                 raise PeerProtocolError(f"the coordinator sent a result for call {index} of {len(self.calls)} twice")
-            call = self.calls[index]
-            result = self._results[index] = read_result(call.id, call.name, codec.payload(value, arrival.frames), index)
+            call = calls[index]
+            outcome = value if type(value) is bytes else codec.payload(value, arrival.frames)
+            result = results[index] = read_result(call.id, call.name, outcome, index)
             new.append(result)
         if isinstance(message, messages.Done):
             if len(self._results) != len(self.calls):
