@@ -146,6 +146,8 @@ def test_a_file_that_cannot_be_used_is_explained_to_its_author(write: Write, tex
     file = write("broken.py", text)
     said = refused(file)
     assert str(file) in said
+    if "does not import" in said:
+        assert "broken" not in sys.modules
     for word in words:
         assert word in said
 

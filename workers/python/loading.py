@@ -93,7 +93,11 @@ def _import_file(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     loader = spec.loader
     sys.modules[name] = module  # dataclasses and pickle look their module up there
-    _run(lambda: loader.exec_module(module), path)
+    try:
+        _run(lambda: loader.exec_module(module), path)
+    except SourceLoadError:
+        sys.modules.pop(name, None)
+        raise
     return module
 
 
