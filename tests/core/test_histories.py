@@ -45,6 +45,7 @@ class Histories(RuleBasedStateMachine):
         self.world = World()
         self.clients = 0
         self.ids = 0
+        self.stubborn = False
 
     # --- helpers ---
 
@@ -74,8 +75,9 @@ class Histories(RuleBasedStateMachine):
 
     # --- clients ---
 
-    @initialize(registry=registries, settled=st.sampled_from([True, True, False]))
-    def begin(self, registry: dict[str, int], settled: bool) -> None:
+    @initialize(registry=registries, settled=st.sampled_from([True, True, False]), stubborn=st.booleans())
+    def begin(self, registry: dict[str, int], settled: bool, stubborn: bool) -> None:
+        self.stubborn = stubborn
         self._publish(registry)
         if settled:
             self.all_ready(True)
@@ -183,11 +185,13 @@ class Histories(RuleBasedStateMachine):
     def batch_finished(self, number: int) -> None:
         found = self._batch(number)
         if found is not None:
-            process, batch = found
-            rest = [s for s in range(len(batch.calls)) if s not in process.filled[batch.batch]]
-            self._end_batch(process, batch)
-            results = tuple((s, self._outcome(batch, s)) for s in reversed(rest))
-            self.world.post(BatchFinished(process.number, batch.batch, results))
+            self._finish(*found)
+
+    def _finish(self, process: Process, batch: SendBatch) -> None:
+        rest = [s for s in range(len(batch.calls)) if s not in process.filled[batch.batch]]
+        self._end_batch(process, batch)
+        results = tuple((s, self._outcome(batch, s)) for s in reversed(rest))
+        self.world.post(BatchFinished(process.number, batch.batch, results))
 
     @rule(number=pick, slot=pick)
     def slot_filled(self, number: int, slot: int) -> None:
@@ -346,44 +350,45 @@ class Histories(RuleBasedStateMachine):
     # --- the end ---
 
     def teardown(self) -> None:
-        """In a world that behaves from now on, every submitted turn ends, and a drain empties the books."""
+        """Every submitted turn ends, be it that workers behave from now on or that they only ever die when killed;
+        and a drain empties the books."""
         world = self.world
         for _ in range(40):
-            self._behave()
+            self._carry_on(answering=not self.stubborn)
             self.time_passes(31.0, punctual=True)
-        assert [t.state for t in world.core._turns.open.values() if t.state != "streaming"] == []
+        assert [t.turn for t in world.core.snapshot().turns if t.state != "streaming"] == []
         world.post(DrainRequested(1.0))
         for _ in range(5):
-            self._behave()
+            self._carry_on(answering=not self.stubborn)
             self.time_passes(2.0, punctual=True)
         assert world.is_clean() and world.drained == 1
         assert all(told.ended for told in world.turns.values())
         assert world.owed == []
         assert all(not pool.queue for family in world.core._fleet.pools.values() for pool in family)
 
-    def _behave(self) -> None:
-        for _ in range(60):
+    def _carry_on(self, answering: bool) -> None:
+        """Let workers do what they must until none has anything to do."""
+        busy = True
+        while busy:
             busy = False
             for process in list(self.world.processes.values()):
                 if process.number not in self.world.processes:
                     continue
-                busy = True
                 if process.asked is not None or process.state == "failed":
                     self._exit(process, ExitReport(signal="SIGKILL", reason=process.asked))
                 elif process.state == "starting":
                     process.state, process.capacity = "ready", 1
                     self.world.post(WorkerReady(process.number, TOOLS[process.source]))
-                elif process.batches:
-                    self.batch_finished(0)
+                elif process.batches and answering:
+                    self._finish(process, next(iter(process.batches.values())))
                 else:
-                    busy = False
-            if not busy and not self._batch(0):
-                return
+                    continue
+                busy = True
 
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=60,
+    max_examples=200,
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

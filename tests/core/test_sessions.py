@@ -111,3 +111,13 @@ def test_a_reload_that_changes_the_source_does_not_hide_the_loss():
     talk.submit("u", "notes_add", session="alice")
     assert talk.one(FailTurn).failure.code == "state_lost"
     assert len(talk.submit("v", "notes_add", session="alice")) == 1
+
+
+def test_who_waited_for_a_replica_that_does_not_come_goes_to_another_at_once():
+    talk = up(eager("notes", affinity="session", replicas=2, restart=Restart(max=0)))
+    mine = [s for s in map(str, range(100)) if rendezvous(s, range(2)) == 1][:2]
+    (busy,) = talk.submit("busy", "notes_add", session=mine[0])
+    assert talk.submit("waiting", "notes_add", session=mine[1]) == []
+    talk.die(busy.worker)
+    batch = talk.one(SendBatch)
+    assert batch.turn == "waiting" and batch.worker != busy.worker

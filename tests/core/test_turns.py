@@ -82,6 +82,13 @@ def test_a_streaming_turn_reports_what_lands_and_ends_with_the_rest():
     assert talk.one(FinishTurn).results == ((0, "late"),)
 
 
+def test_what_lands_together_is_reported_in_call_order():
+    talk = up(eager("notes"), eager("files"))
+    notes, _ = talk.submit("t", "notes_add", "notes_list", "files_read", stream=True)
+    talk.post(BatchFinished(notes.worker, notes.batch, ((1, "b"), (0, "a"))))
+    assert talk.said == [ReportResults("host", "t", ((0, "a"), (1, "b")))]
+
+
 def test_early_slots_of_a_plain_turn_are_kept_for_its_end():
     talk = up(eager("notes"))
     (batch,) = talk.submit("t", "notes_add", "notes_list")

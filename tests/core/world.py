@@ -259,7 +259,7 @@ def source(name: str, variant: int) -> SourceSpec:
         start=("lazy", "eager")[(variant + ord(name)) % 2],
         affinity=("session", "none", "session", "none")[variant] if name != "a" else "none",
         max_batches=1 if name == "a" else 2,
-        batch_timeout=None if variant == 2 else 20.0,
+        batch_timeout=20.0 + variant,
         queue_turns=3,
         queue_wait=None if variant == 3 else 15.0,
         on_crash=("fail_turn", "fail_calls")[variant // 2 % 2],
