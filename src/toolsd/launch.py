@@ -43,7 +43,7 @@ class Launch(msgspec.Struct, frozen=True):
     directory: str
     env: dict[str, str] = {}
     limits: Limits = Limits()
-    result_max: int = 64 * MiB
+    result_max: int = 128 * MiB
     tools: dict[str, ToolSettings] = {}
     options: dict[str, Any] = {}
 

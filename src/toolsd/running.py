@@ -37,6 +37,7 @@ class RunningBatch:
                 for slot, call in enumerate(message.calls)
             ]
         )
+        self.began = False  # the task of an asynchronous batch has made its first step
         self.interrupted = False  # BatchCancelled was raised in it
         self.misuse: SlotMisuse | None = None
         self._cancelled = False

@@ -261,14 +261,18 @@ class Port:
         return sent
 
     def drain(self) -> None:
-        """Handle what has arrived, up to one burst."""
+        """Handle what has arrived, up to one burst. What `on_message` raises goes to the loop; the rest is kept."""
         self._again = None
         socket = self.socket
-        for _ in range(_BURST):
-            if socket.closed or not readable(socket):
-                return
-            frames = receive(socket, self._heads) if self._known is None else receive_from(socket, self._known)
-            self._on_message(frames)
+        try:
+            for _ in range(_BURST):
+                if socket.closed or not readable(socket):
+                    return
+                frames = receive(socket, self._heads) if self._known is None else receive_from(socket, self._known)
+                self._on_message(frames)
+        except BaseException:
+            self._look_again()
+            raise
         self._look_again()
 
     def close(self) -> None:

@@ -256,7 +256,8 @@ class _Asynchronous:
                 if message.batch in self._tasks:
                     batch, task = self._tasks[message.batch]
                     batch.cancel()
-                    task.cancel()
+                    if batch.began:  # a task that is cancelled before its first step would never answer
+                        task.cancel()
             case Deinit():
                 self._closing = self._loop.create_task(self._close())
             case Refused():
@@ -266,8 +267,11 @@ class _Asynchronous:
 
     async def _run(self, batch: RunningBatch) -> None:
         error: BaseException | None = None
+        batch.began = True
         _in_batch.set(batch)
         try:
+            if batch.cancelled:
+                raise BatchCancelled
             running = self._host.run(batch)
             if running is not None:
                 await running

@@ -197,6 +197,21 @@ def test_asynchronous_batches_overlap_and_are_cancelled_one_by_one(play):
     play(scenario)
 
 
+def test_a_cancel_that_comes_with_its_batch_is_answered(play):
+    """Both are read in one wake-up, so the batch's task has not made its first step when it is cancelled."""
+
+    async def scenario(bench):
+        worker = await bench.start(asynchronous=True, max_batches=2)
+        for _ in range(50):
+            batch = bench.send(worker, ("sleep", "600"))
+            bench.node.execute(CancelBatch(worker, batch))
+            event = await bench.ended(batch)
+            assert (event.failure.code, event.failure.cause) == ("turn_cancelled", "stopped")
+        assert await bench.call(worker, "echo", "alive") == "alive"
+
+    play(scenario)
+
+
 def test_asynchronous_sources_start_fail_exit_and_close(play):
     async def scenario(bench):
         worker = await bench.start(asynchronous=True, close="print('closed')")
