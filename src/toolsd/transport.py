@@ -91,15 +91,21 @@ def dealer(ctx: zmq.Context[Any], address: str, *, hwm: int = 1000) -> zmq.Socke
 
 
 def watched_dealer(
-    ctx: zmq.Context[Any], address: str, *, hwm: int = 1000
+    ctx: zmq.Context[Any], address: str, *, hwm: int = 1000, silence: float | None = None
 ) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes]]:
     """A DEALER for one connection only, and its monitor, which tells when that is lost or cannot be made.
+
+    A peer whose process hangs as a whole (stopped, not just busy: pings are answered by an I/O thread) counts as lost
+    after `silence` seconds.
 
     What was queued for a coordinator that died must not reach its successor, so it does not reconnect before anybody
     has noticed. (Not ZMQ_RECONNECT_IVL -1: that ends the pipe at once, with answers in it that were not yet read.)
     """
     socket = _configured(ctx, zmq.DEALER, hwm)
     socket.set(zmq.RECONNECT_IVL, _NEVER)
+    if silence is not None:
+        socket.set(zmq.HEARTBEAT_IVL, int(silence * 1000 / 3))
+        socket.set(zmq.HEARTBEAT_TIMEOUT, int(silence * 1000 * 2 / 3))
     watching = monitor(socket)
     socket.connect(address)
     return socket, watching
@@ -203,13 +209,9 @@ def wait(socket: zmq.Socket[bytes], watching: zmq.Socket[bytes], timeout: float)
     Raises:
         ConnectionClosed: the connection is gone and everything it brought has been read.
     """
-    if not readable(socket):
-        # Rounded up: a wait of less than a millisecond must not become a busy one.
-        poller = zmq.Poller()
-        poller.register(socket, zmq.POLLIN)
-        poller.register(watching, zmq.POLLIN)
-        if not poller.poll(max(0, -int(-timeout * 1000 // 1))):
-            return []
+    # Rounded up: a wait of less than a millisecond must not become a busy one.
+    if not zmq.zmq_poll([(socket, _POLLIN), (watching, _POLLIN)], max(0, -int(-timeout * 1000 // 1))):
+        return []
     found: list[list[Any]] = []
     while len(found) < _BURST and readable(socket):
         found.append(receive(socket))

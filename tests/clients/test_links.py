@@ -15,6 +15,7 @@ import pytest
 
 import toolsd
 from toolsd import Client, CoordinatorLost, CoordinatorUnreachable, TurnCancelled, UsageError
+from toolsd.client import routes
 
 from .conftest import PATIENCE, Daemon, Gate, alive, eventually
 
@@ -111,6 +112,18 @@ def test_a_turn_opened_before_a_restart_runs_on_the_new_coordinator(own_daemon: 
                 return client.run([("echo", {"text": "still here"})])
 
         assert [r.text for r in finish()] == ["still here"]
+
+
+def test_a_coordinator_that_hangs_is_given_up(own_daemon: Daemon, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "SILENCE", 0.6)
+    with toolsd.connect(own_daemon.address) as client:
+        turn = Background(lambda: client.call("hold", gate.arguments))
+        gate.wait_until_it_runs()
+        own_daemon.signal(signal.SIGSTOP)
+        try:
+            assert isinstance(turn.join().error, CoordinatorLost)
+        finally:
+            own_daemon.signal(signal.SIGCONT)
 
 
 def test_a_closed_client_says_so(daemon: Daemon) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from toolsd import codec, messages, transport
+from toolsd.client import routes
 from toolsd.client.routes import HELLO, Arrival, Inbox, Routes, check_use
 from toolsd.errors import UsageError
 from toolsd.messages import Message
@@ -34,7 +35,9 @@ class AsyncLink:
         self._address = address
         self._loop = asyncio.get_running_loop()
         self.routes = Routes()
-        self._socket, self._monitor = transport.watched_dealer(transport.shared_context(), address)
+        self._socket, self._monitor = transport.watched_dealer(
+            transport.shared_context(), address, silence=routes.SILENCE
+        )
         self._port = transport.Port(self._loop, self._socket, self.routes.deliver)
         self._disconnects = transport.Disconnects(self._loop, self._monitor, self._closed)
 

@@ -77,7 +77,9 @@ def _normal(index: int, call: Any) -> AssembledCall:
 
 
 def _get(value: Any, key: str) -> Any:
-    return value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+    if type(value) is dict or isinstance(value, Mapping):
+        return value.get(key)
+    return getattr(value, key, None)
 
 
 def to_wire(calls: Sequence[AssembledCall], frames: codec.Frames) -> tuple[WireCall, ...]:

@@ -18,6 +18,8 @@ from toolsd.errors import CoordinatorLost, PeerProtocolError, ProtocolError, Too
 from toolsd.messages import Message, Welcome
 
 HELLO = "hello"
+# A coordinator whose process hangs as a whole is lost after so many seconds.
+SILENCE = 30.0
 
 
 class Arrival:

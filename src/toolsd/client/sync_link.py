@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from toolsd import codec, messages, transport
+from toolsd.client import routes
 from toolsd.client.routes import HELLO, Arrival, Inbox, Routes, check_use
 from toolsd.errors import UsageError
 from toolsd.messages import Message
@@ -39,10 +40,13 @@ class Link:
     def __init__(self, address: str) -> None:
         self._address = address
         self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._wanted = False
+        # Reentrant, for a signal handler that uses the client. `with` is what keeps Ctrl-C from leaving it locked.
+        self._lock = threading.RLock()
+        self._waiting: set[int] = set()
         self.routes = Routes()
-        self._socket, self._monitor = transport.watched_dealer(transport.shared_context(), address)
+        self._socket, self._monitor = transport.watched_dealer(
+            transport.shared_context(), address, silence=routes.SILENCE
+        )
 
     @property
     def usable(self) -> bool:
@@ -92,34 +96,33 @@ class Link:
             transport.close_watched(self._socket, self._monitor, linger=0.2)
 
     def _send(self, whole: list[Any]) -> bool:
-        if not self._lock.acquire(blocking=False):
-            self._wanted = True
-            self._lock.acquire()
+        me = threading.get_ident()
+        self._waiting.add(me)
         try:
-            return not self._socket.closed and transport.send(self._socket, whole)
+            with self._lock:
+                return not self._socket.closed and transport.send(self._socket, whole)
         finally:
-            self._lock.release()
+            self._waiting.discard(me)
 
     def _pump(self, inbox: Inbox, timeout: float) -> None:
         """Let what arrives within `timeout` be delivered, to whomever it is for."""
-        if not self._lock.acquire(blocking=False):
-            self._wanted = True
-            if not self._lock.acquire(timeout=timeout):
-                return
+        me = threading.get_ident()
+        self._waiting.add(me)
         try:
-            if inbox.ready or self._socket.closed:
-                return
-            for frames in transport.wait(self._socket, self._monitor, timeout):
-                self.routes.deliver(frames)
+            with self._lock:
+                self._waiting.discard(me)
+                if inbox.ready or self._socket.closed:
+                    return
+                for frames in transport.wait(self._socket, self._monitor, timeout):
+                    self.routes.deliver(frames)
         except transport.ConnectionClosed:
             if self.routes.welcome is None:
                 self.routes.fail(explain_absence(self._address))
             else:
                 self.routes.lost()
         finally:
-            self._lock.release()
-        if self._wanted and not inbox.ready:
-            self._wanted = False
+            self._waiting.discard(me)
+        if self._waiting and not inbox.ready:
             time.sleep(0.001)  # a lock is not fair: without this another thread might never get it
 
 
