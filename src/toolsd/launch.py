@@ -20,7 +20,6 @@ class Limits(msgspec.Struct, frozen=True):
     cpu_time: float | None = None
     open_files: int = 256
     file_size: int | None = None
-    threads: int | None = None
 
 
 class ToolSettings(msgspec.Struct, frozen=True):

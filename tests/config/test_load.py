@@ -68,7 +68,7 @@ def test_every_option_can_be_set(tmp_path: Path) -> None:
         "cancel_grace": '"3s"', "stop_timeout": '"4s"', "queue.turns": "5", "queue.wait": '"6s"',
         "on_crash": '"fail_calls"', "restart.backoff": '"1s..2s"', "restart.max": "7", "restart.within": '"8s"',
         "restart.stable_after": '"9s"', "restart.cool_down": '"10s"', "limits.memory": '"1GiB"',
-        "limits.cpu_time": '"11s"', "limits.open_files": "64", "limits.file_size": '"1MiB"', "limits.threads": "12",
+        "limits.cpu_time": '"11s"', "limits.open_files": "64", "limits.file_size": '"1MiB"',
         "result_max": '"1KiB"', "env_pass": '["HOME"]', "required": "true", "affinity": '"session"',
     }  # fmt: skip
     assert written.keys() == flat(SOURCE).keys() - {"kind", "path"}

@@ -14,6 +14,11 @@ def main() -> None:
     """The console script `toolsd`."""
     import sys
 
-    from toolsd.cli.app import run
+    try:
+        from toolsd.cli.app import run
 
-    sys.exit(run(sys.argv[1:]))
+        status = run(sys.argv[1:])
+    except KeyboardInterrupt:  # before or after `run` could take care of it
+        sys.stderr.write("toolsd: interrupted\n")
+        status = 130
+    sys.exit(status)

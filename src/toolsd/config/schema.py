@@ -77,7 +77,6 @@ SHARED: Keys = {
         "cpu_time": _DURATION_OR_NONE,
         "open_files": Option(units.whole(32, 1_048_576)),
         "file_size": _SIZE_OR_NONE,
-        "threads": Option(units.whole_or_none(1, 100_000)),
     },
     "result_max": Option(units.size, units.format_size),
     "env_pass": Option(units.names, _show_names),
@@ -126,7 +125,6 @@ BUILT_IN: dict[str, Any] = {
     "limits.cpu_time": _limits.cpu_time,
     "limits.open_files": _limits.open_files,
     "limits.file_size": _limits.file_size,
-    "limits.threads": _limits.threads,
     "result_max": Launch(kind="", path="", directory="").result_max,
     "env_pass": ("PATH", "LANG", "LC_ALL", "TZ"),
 }

@@ -122,15 +122,6 @@ def whole(low: int, high: int) -> Parser:
     return parse
 
 
-def whole_or_none(low: int, high: int) -> Parser:
-    number = whole(low, high)
-
-    def parse(value: Any) -> int | None:
-        return None if value == "none" else number(value)
-
-    return parse
-
-
 def one_of(*words: str) -> Parser:
     """One of a few words."""
 
