@@ -506,3 +506,28 @@ def test_an_answer_of_a_server_that_did_not_stream():
     for fed in ([body], [json.dumps(body, indent=2)]):
         for strict in (False, True):
             assert calls(assemble(fed, strict=strict)) == [("a", "f", {"x": 1})]
+
+
+def test_events_that_an_http_client_split_off():
+    from types import SimpleNamespace
+
+    events = [start(), json_delta('{"x":1}'), stop(), *TOOL_USE]
+    made = [SimpleNamespace(event=event["type"], data=json.dumps(event), id="", retry=None) for event in events]
+    assert calls(assemble([*made, SimpleNamespace(event="", data="[DONE]")])) == [("toolu_a", "f", {"x": 1})]
+    assert assemble([*made, SimpleNamespace(event="", data="{broken")]).dropped_deltas == 1
+
+
+def test_an_sdk_that_repeats_itself():
+    from types import SimpleNamespace
+
+    again = SimpleNamespace(type="input_json", partial_json='{"x":1}', snapshot={"x": 1})
+    assert calls(assemble([start(), json_delta('{"x":1}'), again, stop(), *TOOL_USE])) == [("toolu_a", "f", {"x": 1})]
+    chunk = {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f"}}]}}]}
+    helper = [SimpleNamespace(type="chunk", chunk=chunk), SimpleNamespace(type="tool_calls.function.arguments.delta")]
+    assert calls(assemble(helper)) == [("a", "f", {})]
+
+
+def test_strict_explains_too():
+    chunk = {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f"}}]}}]}
+    [step] = assemble([chunk], strict=True, explain=True).steps
+    assert (step.chunk, step.call, step.why) == (0, 0, "its index")

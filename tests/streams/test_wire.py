@@ -50,6 +50,8 @@ def test_events(end):
         ('[{"a": 1}\n,\n{"b": "ü😀\\n"}\n]\n', [A, B]),
         ('[{"a": 1}, {"b": "ü😀\\n"}]', [A, B]),
         ('[{"x": "]}\\"[{"}]', [{"x": ']}"[{'}]),
+        ('{"a": 1}{"a": 1} {"a": 1}\n', [A, A, A]),
+        ('data: {"a": 1}{"a": 1}[DONE]\n\n', [A, A]),
         ("[DONE]", []),
         ("\n\n", []),
         ("", []),
@@ -90,7 +92,8 @@ def test_flush_starts_anew():
     assert [item.value for item in decoder.feed('data: {"a": 1}\n\n')] == [A]
 
 
-CHUNKS = st.lists(st.dictionaries(st.text(max_size=4), st.text(max_size=6) | st.integers(), max_size=3), max_size=5)
+TEXTS = st.text(max_size=6) | st.lists(st.sampled_from(["}", "data:", "{", '"', ":", "event: x", "a"])).map("".join)
+CHUNKS = st.lists(st.dictionaries(st.text(max_size=4), TEXTS | st.integers(), max_size=3), max_size=5)
 
 
 @given(CHUNKS, st.sampled_from(["\n", "\r\n", "\r"]), st.booleans(), st.data())
@@ -101,6 +104,15 @@ def test_cuts_make_no_difference(chunks, end, events, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=8)))
     pieces = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
     assert decoded(pieces) == decoded([raw])
+
+
+@given(CHUNKS.filter(all))
+def test_lines_without_their_ends(chunks):
+    lines = [json.dumps(chunk) for chunk in chunks]
+    events = [piece for line in lines for piece in ("event: e", "data: " + line, "")]
+    for pieces in (lines, events, [f"data: {line}" for line in lines], [": ping", *events, "data: [DONE]", ""]):
+        assert values(*pieces) == chunks
+        assert lost(*pieces) == 0
 
 
 @given(st.lists(st.binary() | st.text('data:{}[]" \n\r\\,1e')))

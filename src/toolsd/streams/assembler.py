@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolsd.errors import UsageError
+from toolsd.streams.arguments import encodable
 from toolsd.streams.assembly import Assembly, Step
 from toolsd.streams.bounds import StreamBudget
 from toolsd.streams.defects import check_ids, disowned, turn_defects
@@ -19,7 +20,7 @@ from toolsd.streams.draft import Draft
 from toolsd.streams.formats import FORMATS, Adapter, OpenAIChat, recognise
 from toolsd.streams.plain import plain, read
 from toolsd.streams.settle import settle
-from toolsd.streams.wire import WireDecoder
+from toolsd.streams.wire import WireDecoder, decode
 
 # What decodes and is no chunk of any format.
 _NO_CHUNK = (str, bytes, bytearray, memoryview, int, float, list, tuple)
@@ -152,7 +153,7 @@ class CompletionAssembler:
             calls=tuple(calls),
             defects=defects,
             dropped_deltas=dropped,
-            finish_reason=reasons[-1] if reasons else None,
+            finish_reason=encodable(reasons[-1]) if reasons else None,
             format=self.format,
             steps=self._explained(drafts),
         )
@@ -182,30 +183,44 @@ class CompletionAssembler:
                 self._chunk(value)
 
     def _chunk(self, chunk: Any) -> None:
-        self._chunks += 1
-        adapter = self._adapter
         if not isinstance(chunk, dict):
-            if chunk is None:
-                return
-            if isinstance(chunk, _NO_CHUNK):
-                self._undecodable += 1
-                return
-            if adapter is not None and adapter.repeats and str(read(chunk, "type")) in adapter.repeats:
-                return
-            if (adapter is None and recognise(chunk) is None) or (adapter is not None and not adapter.takes_objects):
-                chunk = plain(chunk)
-                if not isinstance(chunk, dict):
-                    self._undecodable += 1
-                    return
-        if adapter is not None:
-            adapter.feed(chunk)
+            chunk = self._read(chunk)
+        self._chunks += 1
+        if chunk is None:
             return
-        kind = recognise(chunk)
-        if kind is not None:
+        if self._adapter is None:
+            kind = recognise(chunk)
+            if kind is None:
+                # The error body of a server that never began to stream shows no format.
+                self._failed = self._failed or bool(read(chunk, "error"))
+                return
             self._adapter = self._make(kind)
-            self._adapter.feed(chunk)
-        elif read(chunk, "error"):  # the error body of a server that never began to stream
-            self._failed = True
+        self._adapter.feed(chunk)
+
+    def _read(self, thing: Any) -> Any:
+        """What an SDK hands out as a chunk: the object itself where its format reads it, or as a dict; None if none."""
+        if thing is None:
+            return None
+        if isinstance(thing, _NO_CHUNK):
+            self._undecodable += 1
+            return None
+        if read(thing, "choices") is not None:
+            return thing if self._adapter is None or self._adapter.takes_objects else plain(thing)
+        text, adapter = read(thing, "data"), self._adapter
+        if isinstance(text, str):  # a server-sent event, split off by an HTTP client
+            event = read(thing, "event")
+            if text.strip() not in ("", "[DONE]"):
+                self._take(decode(text.encode("utf-8", "surrogatepass"), event if isinstance(event, str) else None))
+            return None
+        if adapter is not None and str(read(thing, "type")) in adapter.repeats:
+            return None
+        if recognise(thing) is not None or (adapter is not None and adapter.takes_objects):
+            return thing
+        chunk = plain(thing)
+        if not isinstance(chunk, dict):
+            self._undecodable += 1
+            return None
+        return chunk
 
     def _bound(self) -> None:
         adapter = self._adapter
@@ -225,5 +240,5 @@ class CompletionAssembler:
         steps = []
         for chunk, draft, what, why in self._steps:
             whose = draft.into if draft is not None and draft.into is not None else draft
-            steps.append(Step(chunk, numbers.get(id(whose)), what, why))
+            steps.append(Step(chunk, numbers.get(id(whose)), encodable(what), encodable(why)))
         return tuple(steps)

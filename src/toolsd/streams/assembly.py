@@ -53,7 +53,6 @@ class Assembly(msgspec.Struct, frozen=True):
 
     calls: tuple[AssembledCall, ...] = ()
     defects: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
     dropped_deltas: int = 0
     finish_reason: str | None = None
     format: str | None = None
@@ -63,7 +62,7 @@ class Assembly(msgspec.Struct, frozen=True):
     def codes(self) -> tuple[str, ...]:
         """Every defect and note as one list: `code@n` for call n, `code` for the turn."""
         calls = [f"{code}@{call.index}" for call in self.calls for code in (*call.defects, *call.notes)]
-        return (*calls, *self.defects, *self.notes)
+        return (*calls, *self.defects)
 
     def to_json(self) -> dict[str, Any]:
         """The stable JSON form."""

@@ -136,8 +136,13 @@ def _checked(call: Any, index: int, max_depth: int) -> AssembledCall:
 
     if isinstance(call, AssembledCall):
         return call
-    function = read(call, "function")
-    name, arguments, id_ = read(function, "name"), read(function, "arguments"), read(call, "id")
-    draft = Draft(id_ if isinstance(id_, str) and id_ else None, name if isinstance(name, str) else "")
+    function, custom, id_ = read(call, "function"), read(call, "custom"), read(call, "id")
+    name = read(custom if custom is not None else function, "name")
+    arguments = read(function, "arguments") if custom is None else read(custom, "input")
+    draft = Draft(
+        id_ if isinstance(id_, str) and id_ else None,
+        name if isinstance(name, str) else "",
+        custom=custom is not None,
+    )
     draft.fragments = [arguments] if isinstance(arguments, (str, dict)) else []
     return settle(draft, index, repair=False, max_depth=max_depth)

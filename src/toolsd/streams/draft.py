@@ -7,7 +7,7 @@ tells a cumulative stream from an incremental one.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Protocol
 
 # A fragment is text, or a JSON object where a server sends arguments as an object instead of as text.
 Fragment = str | dict[str, Any]
@@ -87,3 +87,26 @@ class Draft:
             old.update(value)
         else:
             self.extra[key] = dict(value) if isinstance(value, dict) else value
+
+
+class Trace(Protocol):
+    """Where it is reported what was done with a fragment; there is none unless somebody asked for an explanation."""
+
+    def __call__(self, draft: Draft | None, what: str, why: str) -> None: ...
+
+
+def described(index: Any, id_: Any, name: Any, arguments: Any) -> str:
+    """A delta for a line of an explanation."""
+    parts = [] if index is None else [f"index {index}"]
+    parts += [f"id {id_}"] if id_ else []
+    parts += [f"name {name!r}"] if name else []
+    parts += [f"arguments {shortened(arguments)}"] if arguments else []
+    return ", ".join(parts) or "nothing"
+
+
+def shortened(fragment: Any) -> str:
+    """A fragment for a line of an explanation."""
+    if isinstance(fragment, str):
+        fragment = fragment[:80]
+    text = repr(fragment)
+    return text if len(text) <= 60 else text[:57] + "..."

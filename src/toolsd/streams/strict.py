@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from toolsd.streams.draft import Draft
+from toolsd.streams.draft import Draft, Trace, described
 from toolsd.streams.plain import read
 
 # The key of the slot for deltas that have no index: above every index a provider can send.
@@ -31,10 +31,11 @@ class ToolCallAccumulator:
     [{'id': 'call_a', 'type': 'function', 'function': {'name': 'f', 'arguments': '{}'}}]
     """
 
-    __slots__ = ("_slots", "dropped_deltas", "new_names", "size")
+    __slots__ = ("_slots", "_trace", "dropped_deltas", "new_names", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, trace: Trace | None = None) -> None:
         self._slots: dict[float, _Slot] = {}
+        self._trace = trace
         self.dropped_deltas = 0
         self.new_names: list[str] = []  # names in the order they began; for who asks while the stream goes on
         self.size = 0  # characters of arguments so far
@@ -78,12 +79,11 @@ class ToolCallAccumulator:
                 slot = slots[key] = _Slot()
             if id_ and slot.id is None and isinstance(id_, str):
                 slot.id = id_
-            if not function:
-                continue
+            name = arguments = None
             if isinstance(function, dict):
                 name = function.get("name")
                 arguments = function.get("arguments")
-            else:
+            elif function:
                 name, arguments = read(function, "name"), read(function, "arguments")
             if name and isinstance(name, str):
                 if not slot.names:
@@ -92,6 +92,8 @@ class ToolCallAccumulator:
             if arguments and isinstance(arguments, str):
                 slot.fragments.append(arguments)
                 self.size += len(arguments)
+            if self._trace is not None:
+                self._trace(slot, described(index, id_, name, arguments), "its index" if key != _LAST else "no index")
 
     def assembled(self) -> list[dict[str, Any]]:
         """The calls so far in index order, as OpenAI `tool_calls`; a fresh list each time, also mid-stream.
@@ -102,28 +104,26 @@ class ToolCallAccumulator:
             {
                 "id": slot.id,
                 "type": "function",
-                "function": {"name": "".join(slot.names), "arguments": "".join(slot.fragments)},
+                "function": {"name": "".join(slot.names), "arguments": slot.text()},
             }
             for _, slot in sorted(self._slots.items())
         ]
 
     def drafts(self) -> list[Draft]:
         """The calls so far for settlement (`toolsd.streams.settle`), in index order."""
-        drafts = []
+        drafts: list[Draft] = []
         for _, slot in sorted(self._slots.items()):
-            draft = Draft(slot.id, "".join(slot.names))
-            draft.fragments = list(slot.fragments)
-            drafts.append(draft)
+            slot.name = "".join(slot.names)
+            drafts.append(slot)
         return drafts
 
 
-class _Slot:
-    __slots__ = ("fragments", "id", "names")
+class _Slot(Draft):
+    __slots__ = ("names",)
 
     def __init__(self) -> None:
-        self.id: str | None = None
+        super().__init__()
         self.names: list[str] = []
-        self.fragments: list[str] = []
 
 
 def as_list(deltas: Any) -> Iterable[Any]:

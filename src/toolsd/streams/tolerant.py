@@ -29,8 +29,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from toolsd.streams.arguments import ArgumentsMalformed, parse
-from toolsd.streams.draft import Draft, Fragment, as_json
-from toolsd.streams.formats.base import Trace
+from toolsd.streams.draft import Draft, Fragment, Trace, as_json, described
 from toolsd.streams.lexical import JsonScan, starts_object
 from toolsd.streams.plain import extras, plain, read
 from toolsd.streams.strict import as_list
@@ -128,7 +127,7 @@ class TolerantAccumulator:
                 slot.fragments.append(arguments)
                 self.size += len(arguments)
             if self._trace is not None:
-                self._trace(slot, _described(index, id_, name, arguments), self._why or "its index")
+                self._trace(slot, described(index, id_, name, arguments), self._why or "its index")
                 self._why = ""
 
     def assembled(self) -> list[dict[str, Any]]:
@@ -321,13 +320,3 @@ def _id(value: Any) -> str | None:
     if isinstance(value, str):
         return value if value and value != "null" else None
     return str(value) if type(value) is int else None
-
-
-def _described(index: Any, id_: str | None, name: str | None, arguments: Fragment | None) -> str:
-    parts = [] if index is None else [f"index {index}"]
-    parts += [f"id {id_}"] if id_ else []
-    parts += [f"name {name!r}"] if name else []
-    if arguments:
-        text = repr(arguments)
-        parts.append("arguments " + (text if len(text) <= 60 else text[:57] + "..."))
-    return ", ".join(parts) or "nothing"

@@ -19,6 +19,10 @@ _BOM = b"\xef\xbb\xbf"
 _FIELD = re.compile(rb"(data|event|id|retry)[ \t]*:|:|(?:data|event)$")
 _OUTSIDE = re.compile(rb'["{}\[\]]')
 _IN_STRING = re.compile(rb'["\\]')
+_SPACE = re.compile(r"[ \t\r\n]*")
+_JSON = json.JSONDecoder()
+# How a line begins, where a client that splits lines has taken their ends away.
+_BEGINS = re.compile(rb"(?:data|event|id|retry):|:|\{")
 _DONE = (b"", b"[DONE]")
 
 
@@ -33,10 +37,11 @@ class Item(NamedTuple):
 class WireDecoder:
     """Incremental; one per stream. `feed` text or bytes as they come, then `flush` once at the end."""
 
-    __slots__ = ("_data", "_document", "_event", "_mode", "_pending", "_skip_newline", "_started")
+    __slots__ = ("_data", "_document", "_event", "_joinable", "_mode", "_pending", "_skip_newline", "_started")
 
     def __init__(self) -> None:
         self._pending: list[bytes] = []
+        self._joinable = True
         self._skip_newline = False
         self._started = False
         self._mode: str | None = None  # "events" | "lines" | "document"
@@ -53,10 +58,13 @@ class WireDecoder:
                 data = data[1:]
         if self._document is not None:
             return self._document.feed(data)
+        if self._pending and self._joinable and _BEGINS.match(data):
+            data = self._ended(data)
         if b"\n" not in data and b"\r" not in data:
             if data:
                 self._pending.append(data)
             return []
+        self._joinable = True
         self._skip_newline = data.endswith(b"\r")
         self._pending.append(data)
         lines = b"".join(self._pending).splitlines(keepends=True)
@@ -64,6 +72,22 @@ class WireDecoder:
         if not lines[-1].endswith((b"\n", b"\r")):
             self._pending.append(lines.pop())
         return self._lines(lines)
+
+    def _ended(self, data: bytes) -> bytes:
+        """`data`, with the line end that is missing before it if what is pending is a whole line and cannot go on.
+
+        Clients that iterate over lines hand them out without their ends. JSON that is whole does not continue with
+        what begins a line, so a stream that is merely cut is never taken apart.
+        """
+        line = b"".join(self._pending).removeprefix(_BOM)
+        self._pending = [line]
+        if line.startswith((b"event:", b"id:", b"retry:", b":")):
+            return b"\n" + data
+        body = line.removeprefix(b"data:").strip()
+        whole = body == b"[DONE]" or (body.endswith(b"}") and decode(body, None)[0].undecodable is None)
+        # One look at an unfinished line is enough: many would cost its length each.
+        self._joinable = whole
+        return (b"\n\n" if line.startswith(b"data:") else b"\n") + data if whole else data
 
     def flush(self) -> list[Item]:
         """What is left when nothing more comes. The decoder is as new afterwards."""
@@ -100,14 +124,14 @@ class WireDecoder:
                     self._mode = "events"
                     items += self._event_line(line)
                 else:
-                    items.append(_decode(line, None))
+                    items += decode(line, None)
         return items
 
     def _event_line(self, line: bytes) -> list[Item]:
         if not line:
             return self._dispatch()
         if line.startswith(b"{"):
-            return [*self._dispatch(), _decode(line, None)]
+            return [*self._dispatch(), *decode(line, None)]
         field, _, value = line.partition(b":")
         field, value = field.strip(), value.removeprefix(b" ")
         if field == b"data":
@@ -124,13 +148,7 @@ class WireDecoder:
         text = b"\n".join(data)
         if text.strip() in _DONE:
             return []
-        item = _decode(text, event)
-        if item.undecodable is not None and len(data) > 1:
-            # Servers that forget the blank line between events: each data line is then a document of its own.
-            each = [_decode(line, event) for line in data if line.strip() not in _DONE]
-            if all(one.undecodable is None for one in each):
-                return each
-        return [item]
+        return decode(text, event)
 
 
 class _Document:
@@ -174,7 +192,7 @@ class _Document:
                 self._depth -= 1
                 if not self._depth:
                     self._parts.append(data[start:at])
-                    items.append(_decode(b"".join(self._parts), None))
+                    items += decode(b"".join(self._parts), None)
                     self._parts = []
                     self._found = True
         if self._depth:
@@ -196,8 +214,32 @@ def _mode(line: bytes) -> str:
     return "lines"
 
 
-def _decode(line: bytes, event: str | None) -> Item:
+def decode(line: bytes, event: str | None) -> list[Item]:
+    """The JSON value of a line, or all of them where several stand one after another; one lost item otherwise."""
     try:
-        return Item(json.loads(line.decode()), event)
-    except (ValueError, RecursionError):  # ValueError: not UTF-8, not JSON, an integer of thousands of digits
-        return Item(None, event, line[:200].decode("utf-8", "replace"))
+        text = line.decode()
+        return [Item(json.loads(text), event)]
+    except json.JSONDecodeError as error:
+        # Servers that forget the line ends between events send whole values side by side.
+        found = _values(text) if error.msg == "Extra data" else None
+    except (ValueError, RecursionError):  # not UTF-8, an integer of thousands of digits, a nesting without end
+        found = None
+    if found is None:
+        return [Item(None, event, line[:200].decode("utf-8", "replace"))]
+    return [Item(value, event) for value in found]
+
+
+def _values(text: str) -> list[Any] | None:
+    found: list[Any] = []
+    at = 0
+    try:
+        while at < len(text):
+            if text.startswith("[DONE]", at):
+                at += len("[DONE]")
+                continue
+            value, at = _JSON.raw_decode(text, at)
+            found.append(value)
+            at = _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+    except (ValueError, RecursionError):
+        return None
+    return found

@@ -6,15 +6,9 @@ holds, never what came before it.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
-from toolsd.streams.draft import Draft, as_json
-
-
-class Trace(Protocol):
-    """Where an adapter reports what it did with a fragment; there is none unless somebody asked for an explanation."""
-
-    def __call__(self, draft: Draft | None, what: str, why: str) -> None: ...
+from toolsd.streams.draft import Draft, Trace, as_json, shortened
 
 
 class Adapter:
@@ -83,14 +77,6 @@ class Adapter:
             reasons = self.reasons if reasons is None else reasons
             reasons.pop(reason, None)
             reasons[reason] = None
-
-
-def shortened(fragment: Any) -> str:
-    """A fragment for a line of an explanation."""
-    if isinstance(fragment, str):
-        fragment = fragment[:80]
-    text = repr(fragment)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def mapping(value: Any) -> dict[str, Any]:

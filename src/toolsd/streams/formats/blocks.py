@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolsd.streams.draft import Draft
-from toolsd.streams.formats.base import Adapter, Trace
+from toolsd.streams.draft import Draft, Trace
+from toolsd.streams.formats.base import Adapter
 
 
 class Blocks(Adapter):

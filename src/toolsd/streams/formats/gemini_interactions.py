@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from toolsd.streams.draft import Draft
-from toolsd.streams.formats.base import Trace, identity, key, mapping, sequence, text
+from toolsd.streams.draft import Draft, Trace
+from toolsd.streams.formats.base import identity, key, mapping, sequence, text
 from toolsd.streams.formats.blocks import Blocks
 
 _STEP = frozenset({"type", "id", "name", "arguments"})

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from toolsd.streams.draft import Draft
-from toolsd.streams.formats.base import Adapter, Trace, identity, mapping, sequence, text
+from toolsd.streams.draft import Draft, Trace
+from toolsd.streams.formats.base import Adapter, identity, mapping, sequence, text
 
 
 class Ollama(Adapter):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from toolsd.streams.draft import Draft
-from toolsd.streams.formats.base import Adapter, Trace, mapping
+from toolsd.streams.draft import Draft, Trace
+from toolsd.streams.formats.base import Adapter, mapping
 from toolsd.streams.plain import plain, read
 from toolsd.streams.strict import ToolCallAccumulator
 from toolsd.streams.tolerant import TolerantAccumulator
@@ -102,7 +102,7 @@ class OpenAIChat(Adapter):
         return self._choices[min(self._choices)]
 
     def _accumulator(self) -> ToolCallAccumulator | TolerantAccumulator:
-        return ToolCallAccumulator() if self.strict else TolerantAccumulator(self.trace)
+        return ToolCallAccumulator(self.trace) if self.strict else TolerantAccumulator(self.trace)
 
 
 class _Choice:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from toolsd.streams.draft import Draft
-from toolsd.streams.formats.base import Adapter, Trace, identity, mapping, sequence, text
+from toolsd.streams.draft import Draft, Trace
+from toolsd.streams.formats.base import Adapter, identity, mapping, sequence, text
 
 _TEXT = {"function_call": "arguments", "custom_tool_call": "input"}
 _ITEM = frozenset({"type", "status", "call_id", "name", "arguments", "input"})
