@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,8 @@ from toolsd.content import Progress
 
 EXAMPLES = Path(examples.__file__).parent
 TOOLSD = [sys.executable, "-m", "toolsd"]
-PATIENCE = 30.0
+PATIENCE = 60.0
+WIDTH = min(120, shutil.get_terminal_size((100, 24)).columns)
 
 checked = 0
 
@@ -121,8 +123,7 @@ def act_two(client: toolsd.Client, ready: dict[str, Any]) -> dict[str, int]:
     say(f"the whole turn took {took * 1000:.1f} ms; results in the model's order:")
     output.say()
     for result in results:
-        verdict = ("ok     ", "green") if result.ok else ("error  ", "red")
-        say(f"{result.index}  {result.tool:12} ", verdict, one_line(result.text))
+        tell(result)
 
     wanted = ["find_files", "save_note", "search_text", "read_note", "send_email"]
     check([result.tool for result in results] == wanted, "the results are in the model's order")
@@ -172,7 +173,8 @@ def act_three(client: toolsd.Client, pids: dict[str, int]) -> None:
     took = time.perf_counter() - killed_at
     evidence = failed.evidence
     say(("turn failed ", "red"), f"{took * 1000:.1f} ms after the kill: ", (failed.code, "bold"))
-    say(f"  {failed.message}")
+    for line in textwrap.wrap(failed.message, WIDTH - 6):
+        say(f"  {line}")
     check(killed_at > 0, "the kill came while the turn ran")
     check(isinstance(failed, toolsd.WorkerCrashed) and failed.code == "worker_crashed", "the failure is a crash")
     check(
@@ -189,7 +191,8 @@ def act_three(client: toolsd.Client, pids: dict[str, int]) -> None:
     check(states["wait_for_file"] == "started", "the ledger has the running call as started")
     check(states["search_text"] == "sent", "the ledger has the call after as sent, never started")
     check(states["find_notes"] in ("finished", "started", "sent"), "the ledger has the call of the other source")
-    say(f"  safe to send again? {failed.retry}")
+    check(failed.retry == "idempotent_only", "the failure says that sending it again could run something twice")
+    say("  so it is safe to send again only if running a call twice does no harm")
 
 
 def act_four(client: toolsd.Client, pids: dict[str, int]) -> None:
@@ -204,11 +207,7 @@ def act_four(client: toolsd.Client, pids: dict[str, int]) -> None:
     results = turn.finish("tool_calls")
     took = time.perf_counter() - began
     for result in results:
-        say(
-            f"{result.index}  {result.tool:12} ",
-            ("ok     ", "green") if result.ok else ("error  ", "red"),
-            one_line(result.text),
-        )
+        tell(result)
     now = {batch.source: batch.pid for batch in turn.batches}
     check([result.ok for result in results] == [True, True], "the next turn succeeds")
     check(now["files"] != pids["files"], "files has a new worker")
@@ -225,8 +224,14 @@ def act_five(process: subprocess.Popen[str], home: Path) -> None:
     family = psutil.Process(process.pid).children(recursive=True)
     say(("$ ", "dim"), ("toolsd stop", "bold"))
     stopped = subprocess.run(
-        [*TOOLSD, "stop"], check=False, env={**os.environ, "XDG_RUNTIME_DIR": str(home)}, timeout=PATIENCE
+        [*TOOLSD, "stop"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(home)},
+        timeout=PATIENCE,
     )
+    say(stopped.stdout.strip() or stopped.stderr.strip())
     check(stopped.returncode == 0, "toolsd stop stops the daemon")
     check(process.wait(PATIENCE) == 0, "the daemon ends with status 0")
     _, alive = psutil.wait_procs(family, timeout=PATIENCE)
@@ -239,9 +244,16 @@ def error_of(result: toolsd.Result) -> str | None:
     return result.error.code if result.error is not None else None
 
 
-def one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 88 else line[:85] + "..."
+def tell(result: toolsd.Result) -> None:
+    """One result on one line."""
+    verdict = ("ok   ", "green") if result.ok else ("error", "red")
+    line = " ".join(result.text.split())
+    room = max(20, WIDTH - 38)
+    say(
+        f"{result.index}  {result.tool:12} {result.id or '':10} ",
+        verdict,
+        "  " + (line if len(line) <= room else line[: room - 3] + "..."),
+    )
 
 
 def main() -> int:
