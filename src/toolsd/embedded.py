@@ -100,7 +100,11 @@ class _Running:
     def start(self) -> None:
         _stop_at_exit(self)
         self._thread.start()
-        self._ready.wait()
+        try:
+            self._ready.wait()
+        except BaseException:  # Ctrl-C while sources start
+            self.stop()
+            raise
         if self._failed is not None:
             self._thread.join()
             _running.discard(self)

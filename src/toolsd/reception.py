@@ -19,6 +19,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolsd import codec, messages, transport
 from toolsd.content import encode_error
 from toolsd.core import events, instructions
@@ -225,7 +227,10 @@ class Reception:
         self._send_turn(told.client, told.turn, message, frames.frames)
 
     def fail_turn(self, told: instructions.FailTurn) -> None:
-        self.send(told.client, messages.Failed(told.turn, told.failure))
+        try:
+            self.send(told.client, messages.Failed(told.turn, told.failure))
+        except LocalProtocolError:  # a ledger of hundreds of thousands of calls; the cause alone always fits
+            self.send(told.client, messages.Failed(told.turn, replace(told.failure, ledger=())))
 
     def confirm_cancel(self, told: instructions.ConfirmCancel) -> None:
         self.send(told.client, messages.CancelConfirmed(told.turn, told.outcome))

@@ -130,10 +130,14 @@ def test_nobody_there(tmp_path: Path) -> None:
     run(test())
 
 
-def test_turns_from_another_loop_after_reconnecting(daemon: Daemon) -> None:
-    async def test() -> None:
-        async with AsyncClient.connect(daemon.address) as client:
-            assert (await client.call("echo", {"text": "x"})).text == "x"
+def test_a_client_belongs_to_its_loop(daemon: Daemon) -> None:
+    client = AsyncClient.connect(daemon.address)
 
-    run(test())
-    run(test())
+    async def test() -> None:
+        assert (await client.call("echo", {"text": "x"})).text == "x"
+
+    with asyncio.Runner() as first:
+        first.run(test())
+        with pytest.raises(UsageError, match="another event loop"):
+            run(test())
+        first.run(client.close())

@@ -246,10 +246,25 @@ def test_a_turn_id_is_used_once(client: Client, gate: Gate) -> None:
     assert [r.text for r in turn.results] == ["released"]
 
 
-@pytest.mark.parametrize("turn_id", ["", "x" * 129])
-def test_turn_ids_have_a_length(client: Client, turn_id: str) -> None:
-    with pytest.raises(UsageError, match="1 to 128"):
-        client.turn(id=turn_id)
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("id", ""),
+        ("id", "x" * 129),
+        ("id", 5),
+        ("session", 5),
+        ("deadline", -1),
+        ("deadline", float("nan")),
+        ("deadline", float("inf")),
+        ("deadline", "1s"),
+        ("on_crash", "explode"),
+        ("on_defect", None),
+        ("format", "morse"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_before_anything_is_sent(client: Client, setting: str, value: Any) -> None:
+    with pytest.raises(UsageError):
+        client.turn(**{setting: value})
 
 
 def test_lone_surrogates_are_the_defect_of_their_call(client: Client) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Self
 from toolsd import codec, messages, runtime
 from toolsd.client.async_link import AsyncLink, AsyncLinks, blocking
 from toolsd.client.async_turn import AsyncTurn, OnReport
-from toolsd.client.calls import Arguments, normalised
+from toolsd.client.calls import Arguments, check_settings, normalised
 from toolsd.client.views import Tool, tools_of
 from toolsd.core.model import OnCrash, OnDefect
 from toolsd.embedded import Embedded
@@ -120,10 +120,10 @@ class AsyncClient:
         repairs nothing in it; `idle` and `total` are its clocks in seconds, `budget` its size. `id` names the turn.
 
         Raises:
-            UsageError: an unknown format, or an id that is empty or longer than 128 characters.
+            UsageError: an unknown format, an id that is empty or longer than 128 characters, or another setting that
+                does not fit.
         """
-        if id is not None and not 0 < len(id) <= messages.TURN_ID_MAX:
-            raise UsageError(f"a turn id has 1 to {messages.TURN_ID_MAX} characters")
+        check_settings(id, session, deadline, on_crash, on_defect)
         return AsyncTurn(
             self,
             id or secrets.token_hex(8),
@@ -214,9 +214,7 @@ class AsyncClient:
 
     async def link(self) -> AsyncLink:
         """A link that works: the existing one or a new one."""
-        link = self._links.existing()
-        if link is not None:
-            return link
+        self._links.check_use()
         if self._embedded is not None:
             await blocking(self._embedded.start)
         return await self._links.current(self.address)

@@ -45,6 +45,10 @@ class AsyncLink:
     def usable(self) -> bool:
         return self.routes.failed is None
 
+    def at_home(self) -> bool:
+        """Whether the running loop is the one it was made on."""
+        return asyncio.get_running_loop() is self._loop
+
     async def greet(self, name: str, timeout: float) -> None:
         """Say HELLO and wait for the answer. Raises CoordinatorUnreachable, VersionMismatch."""
         inbox = self.routes.open(HELLO)
@@ -107,6 +111,10 @@ class AsyncLinks:
         self._lock = asyncio.Lock()
         self._closed = False
 
+    def check_use(self) -> None:
+        """Raises UsageError if the client is closed, or belongs to the process this one was forked from."""
+        check_use(self._pid, self._closed)
+
     def existing(self) -> AsyncLink | None:
         """The link if there is one, without waiting."""
         return self._link if self._link is not None and self._link.usable and os.getpid() == self._pid else None
@@ -118,9 +126,11 @@ class AsyncLinks:
             CoordinatorUnreachable: nobody answers within the bound.
             UsageError: the client is closed, or belongs to the process this one was forked from.
         """
-        check_use(self._pid, self._closed)
+        self.check_use()
         async with self._lock:
             link = self._link
+            if link is not None and not link.at_home():
+                raise UsageError("this client belongs to another event loop", hint="make one client for each loop")
             if link is None or not link.usable:
                 if link is not None:
                     link.close()
@@ -134,5 +144,5 @@ class AsyncLinks:
 
     def close(self) -> None:
         self._closed = True
-        if self._link is not None and os.getpid() == self._pid:
+        if self._link is not None and os.getpid() == self._pid and self._link.at_home():
             self._link.close()

@@ -1,19 +1,21 @@
 """Calls as callers have them, into calls as they are sent: pure.
 
-Owns which shapes `client.call` and `client.run` take. Must not know links or turns.
+Owns which shapes `client.call` and `client.run` take, and which settings a turn may have. Must not know links or turns.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from toolsd import codec
+from toolsd.core.model import OnCrash, OnDefect
 from toolsd.errors import UsageError
-from toolsd.messages import WireCall
+from toolsd.messages import TURN_ID_MAX, WireCall
 from toolsd.streams import AssembledCall
 from toolsd.streams.arguments import encodable
 
@@ -80,6 +82,20 @@ def _get(value: Any, key: str) -> Any:
     if type(value) is dict or isinstance(value, Mapping):
         return value.get(key)
     return getattr(value, key, None)
+
+
+def check_settings(id: Any, session: Any, deadline: Any, on_crash: Any, on_defect: Any) -> None:
+    """Refuse settings of a turn here that the coordinator would refuse. Raises UsageError."""
+    if id is not None and not (isinstance(id, str) and 0 < len(id) <= TURN_ID_MAX):
+        raise UsageError(f"a turn id is a text of 1 to {TURN_ID_MAX} characters")
+    if session is not None and not isinstance(session, str):
+        raise UsageError(f"a session is a text, not {type(session).__name__}")
+    if deadline is not None and not (isinstance(deadline, (int, float)) and 0 <= deadline < math.inf):
+        raise UsageError(f"a deadline is seconds from now, not {deadline!r}")
+    if on_crash not in (None, *get_args(OnCrash)):
+        raise UsageError(f"on_crash is one of {', '.join(get_args(OnCrash))}, not {on_crash!r}")
+    if on_defect not in get_args(OnDefect):
+        raise UsageError(f"on_defect is one of {', '.join(get_args(OnDefect))}, not {on_defect!r}")
 
 
 def to_wire(calls: Sequence[AssembledCall], frames: codec.Frames) -> tuple[WireCall, ...]:

@@ -137,6 +137,10 @@ class Links:
         self._all: weakref.WeakSet[Link] = weakref.WeakSet()
         self._closed = False
 
+    def check_use(self) -> None:
+        """Raises UsageError if the client is closed, or belongs to the process this one was forked from."""
+        check_use(self._pid, self._closed)
+
     def existing(self) -> Link | None:
         """This thread's link if there is one, without waiting."""
         link: Link | None = getattr(self._own, "link", None)
@@ -149,7 +153,7 @@ class Links:
             CoordinatorUnreachable: nobody answers within the bound.
             UsageError: the client is closed, or belongs to the process this one was forked from.
         """
-        check_use(self._pid, self._closed)
+        self.check_use()
         link: Link | None = getattr(self._own, "link", None)
         if link is None or not link.usable:
             if link is not None:
