@@ -29,6 +29,20 @@ FRAMES_MAX = 100_000
 _encoder = msgspec.msgpack.Encoder()
 
 
+def inline(payloads: Iterable[Any]) -> bool:
+    """Whether all of these are small enough to stand in a header as they are. Spares most messages a `Frames`."""
+    size = 0
+    for payload in payloads:
+        kind = type(payload)
+        if kind is str:
+            size += 4 * len(payload)  # what UTF-8 needs at most
+        elif kind is bytes:
+            size += len(payload)
+        else:
+            return False
+    return size <= INLINE_MAX
+
+
 class Frames:
     """Collects the large payloads of one message while its header is being built."""
 

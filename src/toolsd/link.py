@@ -119,12 +119,14 @@ class Link:
             LocalProtocolError: it does not fit into a message; nothing was sent.
         """
         frames = codec.Frames()
-        calls = tuple(
-            WireCall(call.id, call.tool, frames.put(_argument(call.arguments)), call.defect) for call in order.calls
-        )
+        calls: tuple[Any, ...] = order.calls
+        if not codec.inline([call.arguments for call in calls]):
+            calls = tuple(
+                [WireCall(call.id, call.tool, frames.put(_argument(call.arguments)), call.defect) for call in calls]
+            )
         message = Batch(order.batch, order.turn, calls, order.session, order.deadline, order.flush, order.region)
         encoded = codec.encode(message, frames.frames)
-        self.batches[order.batch] = InFlight(order.region, tuple(call.tool for call in order.calls))
+        self.batches[order.batch] = InFlight(order.region, tuple([call.tool for call in order.calls]))
         self._send(encoded)
 
     def cancel_batch(self, batch: int) -> None:

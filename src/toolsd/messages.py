@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 
 from toolsd.core.instructions import BatchRecord
-from toolsd.core.model import CancelOutcome, OnCrash, OnDefect, ToolSpec
+from toolsd.core.model import Call, CancelOutcome, OnCrash, OnDefect, ToolSpec
 from toolsd.errors import Failure
 
 PROTOCOL_VERSION = 1
@@ -34,13 +34,10 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     kind = b"\x00"
 
 
-class WireCall(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class WireCall(Call, frozen=True):
     """One call in a `Run` or a `Batch`: `[id, tool, arguments, defect]`."""
 
-    id: str | None
-    tool: str
     arguments: Text
-    defect: str | None = None
 
 
 # --- both links -----------------------------------------------------------------------------------------------------

@@ -155,18 +155,12 @@ class Reception:
         deadline = message.deadline
         if deadline is not None and not 0 <= deadline < math.inf:
             raise PeerProtocolError(f"Run: a deadline is seconds from now, not {deadline}")
-        rest = frames[2:]
-        calls = tuple(
-            [
-                Call(
-                    call.id,
-                    call.tool,
-                    codec.payload(call.arguments, rest) if type(call.arguments) is int else call.arguments,
-                    call.defect,
-                )
-                for call in message.calls
-            ]
-        )
+        calls: tuple[Call, ...] = message.calls
+        if not codec.inline([call.arguments for call in calls]):
+            rest = frames[2:]
+            calls = tuple(
+                [Call(call.id, call.tool, codec.payload(call.arguments, rest), call.defect) for call in calls]
+            )
         self._on_event(
             events.TurnSubmitted(
                 peer.id,
@@ -322,6 +316,8 @@ class Reception:
 
 
 def _slots(results: tuple[tuple[int, Any], ...], frames: codec.Frames) -> messages.Slots:
+    if codec.inline([outcome for _, outcome in results]):
+        return results
     put = frames.put
     return tuple(
         [(index, put(encode_error(outcome) if type(outcome) is SlotError else outcome)) for index, outcome in results]

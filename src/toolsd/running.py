@@ -44,8 +44,7 @@ class RunningBatch:
         self._region = region
         self._send = send
         self._flush = message.flush
-        self._outcomes: list[bytes | None] = [None] * len(self.calls)
-        self._reported = 0  # how many outcomes went out early
+        self._outcomes: list[bytes | None] = [None] * len(self.calls)  # empty bytes: it went out early
         self._open = len(self.calls)
         self._over = False
         self._lock = threading.Lock()
@@ -79,7 +78,6 @@ class RunningBatch:
             self._open -= 1
             self._region.finished(slot)
             if self._flush and self._open:
-                self._reported += 1
                 large = codec.Frames()
                 message = Partial(self.id, ((slot, large.put(outcome)),))
                 self._send(codec.encode(message, large.frames))
@@ -100,11 +98,9 @@ class RunningBatch:
         if failure is not None:
             return codec.encode(BatchDone(self.id, (), failure))
         large = codec.Frames()
-        outcomes = self._outcomes
-        if self._reported:
-            last = [(slot, large.put(outcome)) for slot, outcome in enumerate(outcomes) if outcome]
-        else:
-            last = [(slot, large.put(outcome)) for slot, outcome in enumerate(outcomes)]
+        last: list[tuple[int, Any]] = [(slot, outcome) for slot, outcome in enumerate(self._outcomes) if outcome]
+        if not codec.inline([outcome for _, outcome in last]):
+            last = [(slot, large.put(outcome)) for slot, outcome in last]
         return codec.encode(BatchDone(self.id, tuple(last)), large.frames)
 
     def _problem(self, slot: int, outcome: bytes) -> str | None:

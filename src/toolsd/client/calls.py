@@ -104,5 +104,7 @@ def to_wire(calls: Sequence[AssembledCall], frames: codec.Frames) -> tuple[WireC
     Raises:
         LocalProtocolError: arguments are larger than a frame may be.
     """
+    if codec.inline([call.arguments for call in calls]):
+        return tuple([WireCall(call.id, call.name, call.arguments, call.defect) for call in calls])
     put = frames.put
     return tuple([WireCall(call.id, call.name, put(call.arguments), call.defect) for call in calls])

@@ -22,8 +22,11 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     """Base of the small immutable values: equality by fields, no cycle collector work."""
 
 
-class Call(Value, frozen=True):
-    """One finished tool call. `arguments` is the raw text as the model sent it (str, bytes or a message frame)."""
+class Call(Value, frozen=True, array_like=True):
+    """One finished tool call. `arguments` is the raw text as the model sent it (str, bytes or a message frame).
+
+    Its fields are those of `messages.WireCall`, in order, so that one that came with a message leaves with the next.
+    """
 
     id: str | None
     tool: str
