@@ -30,12 +30,13 @@ from toolsd.messages import Answer, Ask, Hello, Message, Refused, Welcome
 
 _log = logging.getLogger("toolsd.clients")
 
-# What may wait for one client that does not read: then it is dropped, and its turns with it.
+# What may wait for one client that does not read. Beyond that it is dropped: its turns end, and the one thing that
+# still waits for it is the message that says so.
 OUTBOX_MESSAGES = 10_000
 OUTBOX_BYTES = 128 * 1024 * 1024
 OUTBOX_SECONDS = 30.0
 # A ROUTER cannot tell when a full peer drains (zmq_socket(3)), so the outboxes are tried again this often.
-_RETRY = 0.01
+_RETRY, _RETRY_DROPPED = 0.01, 0.2
 _PROBE_AFTER = 0.2
 
 OnEvent = Callable[[events.Event], None]
@@ -43,9 +44,9 @@ OnAsk = Callable[[bytes, Ask], None]
 
 
 class Peer:
-    """One connection of a client that has said HELLO."""
+    """One connection of a client that has said HELLO. `dropped`: it is not heard any more."""
 
-    __slots__ = ("descriptor", "id", "name", "outbox", "outbox_bytes", "pid", "stuck_since")
+    __slots__ = ("descriptor", "dropped", "id", "name", "outbox", "outbox_bytes", "pid", "stuck_since")
 
     def __init__(self, identity: bytes, descriptor: int, hello: Hello) -> None:
         self.id = identity
@@ -55,6 +56,7 @@ class Peer:
         self.outbox: deque[list[Any]] = deque()
         self.outbox_bytes = 0
         self.stuck_since = 0.0
+        self.dropped = False
 
 
 class Reception:
@@ -89,7 +91,7 @@ class Reception:
     async def flushed(self, timeout: float) -> None:
         """Wait, up to `timeout` seconds, until nothing is kept back for clients that did not read in time."""
         end = self._loop.time() + timeout
-        while self._stuck and self._loop.time() < end:
+        while any(not self._peers[i].dropped for i in self._stuck) and self._loop.time() < end:
             await asyncio.sleep(_RETRY)
 
     def close(self, linger: float) -> None:
@@ -104,7 +106,9 @@ class Reception:
     def clients(self) -> list[dict[str, Any]]:
         """Who is connected, for people."""
         return [
-            {"name": peer.name, "pid": peer.pid, "waiting_messages": len(peer.outbox)} for peer in self._peers.values()
+            {"name": peer.name, "pid": peer.pid, "waiting_messages": len(peer.outbox)}
+            for peer in self._peers.values()
+            if not peer.dropped
         ]
 
     # --- in ---------------------------------------------------------------------------------------------------------
@@ -119,7 +123,7 @@ class Reception:
                 self._stranger(identity, frames[1])
                 return
             message = self._decoder.decode(frames[1])
-            if message is not None:
+            if message is not None and not peer.dropped:
                 self._readers[type(message)](peer, message, frames)
         except PeerProtocolError as error:
             _log.warning("client %s (pid %s): %s", peer.name if peer else "?", peer.pid if peer else "?", error)
@@ -201,7 +205,8 @@ class Reception:
             sharers.remove(peer)
             if not sharers:
                 del self._by_descriptor[peer.descriptor]
-            self._on_event(events.ClientGone(peer.id))
+            if not peer.dropped:
+                self._on_event(events.ClientGone(peer.id))
 
     # --- out --------------------------------------------------------------------------------------------------------
 
@@ -240,7 +245,7 @@ class Reception:
             LocalProtocolError: the message is larger than the protocol carries.
         """
         peer = self._peers.get(client)
-        if peer is None:
+        if peer is None or peer.dropped:
             return
         whole = [client, *codec.encode(message, frames or ())]
         if peer.outbox:
@@ -276,11 +281,9 @@ class Reception:
     def _queue(self, peer: Peer, whole: list[Any]) -> None:
         peer.outbox.append(whole)
         peer.outbox_bytes += sum(map(len, whole))
-        too_much = len(peer.outbox) > OUTBOX_MESSAGES or (len(peer.outbox) > 1 and peer.outbox_bytes > OUTBOX_BYTES)
-        if too_much:
-            self._drop(peer)
-            return
         self._stuck.add(peer.id)
+        if len(peer.outbox) > OUTBOX_MESSAGES or (len(peer.outbox) > 1 and peer.outbox_bytes > OUTBOX_BYTES):
+            self._drop(peer)
         if self._retry is None:
             self._retry = self._loop.call_later(_RETRY, self._flush)
 
@@ -298,21 +301,22 @@ class Reception:
                 continue
             if not peer.outbox:
                 self._stuck.discard(identity)
-            elif now - peer.stuck_since > OUTBOX_SECONDS:
+                if peer.dropped:
+                    self._forget(peer)
+            elif not peer.dropped and now - peer.stuck_since > OUTBOX_SECONDS:
                 self._drop(peer)
         if self._stuck:
-            self._retry = self._loop.call_later(_RETRY, self._flush)
+            hopeless = all(self._peers[identity].dropped for identity in self._stuck)
+            self._retry = self._loop.call_later(_RETRY_DROPPED if hopeless else _RETRY, self._flush)
 
     def _drop(self, peer: Peer) -> None:
-        _log.warning(
-            "client %s (pid %s) does not read: %d messages of %d bytes wait for it; dropped",
-            peer.name,
-            peer.pid,
-            len(peer.outbox),
-            peer.outbox_bytes,
-        )
+        waiting = f"{len(peer.outbox)} messages of {peer.outbox_bytes} bytes"
+        _log.warning("client %s (pid %s) does not read: %s wait for it; dropped", peer.name, peer.pid, waiting)
+        text = f"it does not read: {waiting} waited for it; its turns were ended"
         peer.outbox.clear()
-        self._forget(peer)
+        peer.outbox.append([peer.id, *codec.encode(Refused("coordinator_lost", text))])
+        peer.dropped = True
+        self._on_event(events.ClientGone(peer.id))
 
 
 def _slots(results: tuple[tuple[int, Any], ...], frames: codec.Frames) -> messages.Slots:

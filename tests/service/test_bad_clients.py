@@ -168,6 +168,9 @@ def test_a_client_that_does_not_read_is_dropped_and_others_are_served(client: Cl
             break
     assert not listed()
     assert client.call("echo", {"text": "served"}).text == "served"
+    assert "does not read" in deaf.refusal().message  # when it reads again, that is the last it hears
+    deaf.say(messages.Run("deaf-no-more", ()))
+    assert "does not know you" in deaf.refusal().message
     deaf.close()
 
 

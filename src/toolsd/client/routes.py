@@ -152,4 +152,4 @@ def _refusal(refused: messages.Refused) -> ToolsdError:
         "version_mismatch": VersionMismatch,
         "protocol_violation": ProtocolError,
     }
-    return kinds.get(refused.code, ProtocolError)(f"refused by the coordinator: {refused.message}")
+    return kinds.get(refused.code, ProtocolError)(f"the coordinator refused this client: {refused.message}")
