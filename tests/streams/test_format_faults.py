@@ -77,6 +77,13 @@ def test_parallel_items_keep_their_output_order():
     assert calls(got) == [A, ("call_b", "f", {"x": 2})]
 
 
+def test_two_items_under_one_call_id_are_two_calls():
+    chunks = [added(), added(1, "call_a", "fc_2"), grown('{"x":1}'), grown('{"x":2}', 1, "fc_2"), item_done()]
+    got = assemble([*chunks, item_done(1, "call_a", "fc_2", '{"x":2}'), COMPLETED])
+    assert calls(got) == [A, ("call_a", "f", {"x": 2})]
+    assert got.codes == ("duplicate_id@1",)
+
+
 def test_an_item_keeps_what_must_go_back():
     got = assemble([added(caller={"type": "program"}), grown('{"x":1}'), COMPLETED])
     assert got.calls[0].extra == {"id": "fc_1", "caller": {"type": "program"}}

@@ -71,22 +71,32 @@ def settle(draft: Draft, index: int, *, repair: bool = True, max_depth: int = MA
 
 def settle_arguments(fragments: list[Fragment], *, repair: bool = True, max_depth: int = MAX_DEPTH) -> Settled:
     """The arguments that `fragments` amount to. Linear in their total length."""
-    fragments = [fragment for fragment in fragments if fragment != ""]
     notes: tuple[str, ...] = ()
-    if repair and len(fragments) > 1 and all(isinstance(fragment, dict) for fragment in fragments):
-        merged = _merge([fragment for fragment in fragments if isinstance(fragment, dict)])
-        if merged is not None:
-            fragments, notes = [merged[0]], merged[1]
-    pieces = [fragment if isinstance(fragment, str) else as_json(fragment) for fragment in fragments]
-    text = pair_surrogates("".join(pieces))
+    try:
+        text = "".join(fragments)  # type: ignore[arg-type]  # nearly always they are all text
+    except TypeError:
+        fragments, notes = _written(fragments, repair)
+        text = "".join(fragments)  # type: ignore[arg-type]
+    text = pair_surrogates(text)
     try:
         parsed = parse(text, max_depth=max_depth)
     except ArgumentsMalformed as error:
+        pieces = [str(fragment) for fragment in fragments if fragment != ""]
         mended = _repair(text, pieces, max_depth) if repair else None
         return mended or Settled(text, None, error.defect)
     if parsed.double_encoded:
         notes += ("note:double_encoded",)
     return Settled(parsed.text, parsed.value, None, notes)
+
+
+def _written(fragments: list[Fragment], repair: bool) -> tuple[list[Fragment], tuple[str, ...]]:
+    """Fragments with objects among them as text: several objects as one where they agree, else one after another."""
+    objects = [fragment for fragment in fragments if isinstance(fragment, dict)]
+    if repair and len(objects) > 1 and all(isinstance(fragment, dict) or fragment == "" for fragment in fragments):
+        merged = _merge(objects)
+        if merged is not None:
+            return [as_json(merged[0])], merged[1]
+    return [fragment if isinstance(fragment, str) else as_json(fragment) for fragment in fragments], ()
 
 
 def _repair(text: str, pieces: list[str], max_depth: int) -> Settled | None:

@@ -103,7 +103,7 @@ class OpenAIResponses(Adapter):
             if output is not None:
                 self._by_output[output] = None
             return
-        call = self._known(item_id, call_id, output)
+        call = self._known(item_id, call_id, output, finished)
         if call is None:
             call = self._begin(item, kind, call_id, output)
         if item_id is not None:
@@ -137,15 +137,18 @@ class OpenAIResponses(Adapter):
                 call, "whole arguments", "the finished item" if finished else "the added item; deltas replace it"
             )
 
-    def _known(self, item_id: str | None, call_id: str | None, output: int | None) -> _Call | None:
-        if call_id is not None and call_id in self._by_call:
-            return self._by_call[call_id]
-        candidates = [self._by_item.get(item_id) if item_id is not None else None]
-        candidates.append(self._by_output.get(output) if output is not None else None)
-        for call in candidates:
-            if call is not None and (call.id is None or call_id is None):
+    def _known(self, item_id: str | None, call_id: str | None, output: int | None, finished: bool) -> _Call | None:
+        near = (
+            self._by_item.get(item_id) if item_id is not None else None,
+            self._by_output.get(output) if output is not None else None,
+        )
+        for call in near:
+            if call is not None and (call.id is None or call_id is None or call.id == call_id):
                 return call
-        return None
+        owner = self._by_call.get(call_id) if call_id is not None else None
+        if not finished and item_id is not None and output is not None:
+            return None  # announced under an item and a place of its own: a second call, even if it says the same id
+        return owner
 
     def _begin(self, item: dict[str, Any], kind: str, call_id: str | None, output: int | None) -> _Call:
         after = self._items[-1].output if self._items else 0
