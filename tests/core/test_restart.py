@@ -54,12 +54,6 @@ def test_a_trial_that_lasts_closes_the_breaker():
     assert restarts.breaker == "closed"
 
 
-def _crash(talk, turn):
-    (batch,) = talk.submit(turn, "notes_add") or talk.of(SendBatch)
-    talk.die(batch.worker)
-    return batch
-
-
 def test_an_eager_source_comes_back_with_growing_delays():
     talk = up(eager("notes", restart=POLICY))
     talk.die(1)
@@ -132,9 +126,13 @@ def test_a_trial_brings_one_worker_and_the_others_follow_when_it_lasts():
     talk = up(eager("notes", replicas=3, restart=Restart(max=2, cool_down=30.0, stable_after=10.0)))
     for worker in (1, 2, 3):
         talk.die(worker)
-    talk.wait(40.0)
-    starts = [i for i in talk.said if isinstance(i, StartWorker)]
-    assert len(starts) == 2 or len(starts) == 1
+    talk.wait(30.0)
+    trial = talk.of(StartWorker)[-1]
+    assert talk.source("notes").breaker == "half_open"
+    talk.ready(trial)
+    assert talk.of(StartWorker) == []
+    talk.wait(10.0)
+    assert len(talk.of(StartWorker)) == 2
 
 
 def test_a_waiting_turn_survives_the_crash_of_another():
@@ -156,3 +154,16 @@ def test_deaths_we_caused_are_not_held_against_the_source():
         talk.die(i + 1, ExitReport(signal="SIGKILL", reason="deadline"))
         talk.ready(start)
     assert (talk.source("notes").restarts, talk.source("notes").breaker) == (0, "closed")
+
+
+def test_a_trial_that_we_end_ourselves_is_followed_by_another_at_once():
+    policy = Restart(max=0, cool_down=30.0, stable_after=10.0)
+    talk = up(eager("notes", restart=policy, batch_timeout=1.0))
+    talk.die(1)
+    talk.wait(30.0)
+    talk.ready(talk.one(StartWorker))
+    talk.submit("t", "notes_add")
+    talk.wait(1.0)
+    talk.ready(talk.one(StartWorker))
+    assert talk.source("notes").breaker == "half_open"
+    assert len(talk.submit("u", "notes_add")) == 1

@@ -41,7 +41,6 @@ class Pool:
         "generations",
         "index",
         "keep",
-        "last_loss",
         "live",
         "name",
         "pins",
@@ -77,7 +76,6 @@ class Pool:
         self.warm = False  # a stream named one of its tools
         self.keep = False  # a lazy source that stays up after discovery
         self.wide = False  # published: may have all its replicas
-        self.last_loss: list[str | None] = [None] * spec.replicas
         self.alarm: float | None = None
 
     # --- who is there ---
