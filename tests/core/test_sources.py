@@ -200,6 +200,16 @@ def test_other_tools_after_a_restart_are_refused():
     assert [t.name for t in talk.core.tools()] == [t.name for t in NOTES]
 
 
+def test_a_refused_source_says_why_also_when_another_replica_comes_up():
+    talk = Conversation()
+    one, two, three = talk.publish(eager("one"), eager("two", replicas=2))
+    talk.ready(one, (ToolSpec("same"),))
+    talk.ready(two, (ToolSpec("same"),))
+    assert {s.worker for s in talk.of(StopWorker)} == {two.worker, three.worker}
+    talk.ready(three, (ToolSpec("same"),))
+    assert talk.source("two").failure.code == "name_collision"
+
+
 def test_tools_are_in_file_order():
     talk = Conversation()
     notes, files = talk.publish(lazy("notes"), lazy("files"))

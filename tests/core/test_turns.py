@@ -115,3 +115,11 @@ def test_ten_thousand_calls_are_one_batch():
     assert batch.calls == calls
     talk.finish(batch)
     assert [i for i, _ in talk.one(FinishTurn).results] == list(range(10_000))
+
+
+def test_ten_thousand_unknown_names_are_answered_and_only_a_few_are_looked_for():
+    talk = up(eager("notes"))
+    talk.post(TurnSubmitted("host", "t", tuple(Call(str(i), f"notes_ad{i}", "{}") for i in range(10_000))))
+    errors = [o for _, o in talk.one(FinishTurn).results]
+    assert {e.code for e in errors} == {"unknown_tool"}
+    assert [bool(e.details["near"]) for e in errors[:6]] == [True] * 4 + [False] * 2

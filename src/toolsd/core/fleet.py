@@ -140,14 +140,14 @@ class Fleet:
         worker.open(max(1, pool.spec.max_batches) if event.reentrant else 1)
         self._alarms.disarm(worker)
         pool.restarts.ready(now)
-        pool.failure = None
+        if pool.refused is None:
+            pool.failure = None
         if pool.discovery != "described":
             self.publishing.described(pool, event.tools, now)
         self._dispatch.pump(worker, now)
         if pool.is_leaving():
             self.dismiss(pool, now)
-        else:
-            self.fill(pool, now)
+        self.fill(pool, now)
 
     def on_start_failed(self, event: WorkerStartFailed, now: float) -> None:
         worker = self.workers.get(event.worker)
@@ -313,8 +313,7 @@ class Fleet:
             self._dispatch.fail_waiting(pool, lambda _: failure, now)
         if pool.is_leaving():
             self.dismiss(pool, now)
-        else:
-            self.fill(pool, now)
+        self.fill(pool, now)
 
     def _forget(self, pool: Pool) -> None:
         if not pool.generations and not pool.live and not pool.batches:

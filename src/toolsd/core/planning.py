@@ -95,9 +95,10 @@ class Planning:
         if unknown and generation.discovering():
             if not self._await_discovery(turn, generation, unknown, now):
                 return
-        else:
+        elif unknown:
+            answers = generation.unknown(calls[i].tool for i in unknown)
             for i in unknown:
-                turn.put(i, generation.unknown(calls[i].tool))
+                turn.put(i, answers[calls[i].tool])
             errors += unknown
         if errors and turn.stream and (groups or turn.pending or turn.unresolved):
             self._turns.report(turn, errors)

@@ -9,6 +9,7 @@ already declares is refused whole, naming both.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 # How many names that streams asked for in vain are remembered while discovery goes on.
 _WANTED_MAX = 1024
+# For how many unknown names of one turn near ones are searched, and how much of a name is looked at.
+_NEAR_MAX, _NAME_MAX = 4, 128
 
 
 class ToolView(Value, frozen=True):
@@ -85,11 +88,16 @@ class Generation:
             if self.index.get(tool.name) is pool
         )
 
-    def unknown(self, name: str) -> SlotError:
-        """The answer to a name nobody declares, with near names and with the sources that could not be asked."""
-        near = get_close_matches(name[:256], self.index, n=3, cutoff=0.6)
+    def unknown(self, names: Iterable[str]) -> dict[str, SlotError]:
+        """The answers to names nobody declares. Near names are searched for the first few of them only: a search
+        looks at every tool, and a turn may have ten thousand calls."""
+        distinct = dict.fromkeys(names)
+        return {name: self._unknown(name, rank < _NEAR_MAX) for rank, name in enumerate(distinct)}
+
+    def _unknown(self, name: str, search: bool) -> SlotError:
+        near = get_close_matches(name[:_NAME_MAX], self.index, n=3, cutoff=0.6) if search else []
         silent = [pool.name for pool in self.pools if pool.discovery != "described" or pool.refused is not None]
-        text = f"There is no tool named {name[:256]!r}."
+        text = f"There is no tool named {name[:_NAME_MAX]!r}."
         if near:
             text += " Did you mean " + " or ".join(repr(other) for other in near) + "?"
         if silent:
