@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -196,7 +195,8 @@ def _run(arguments: list[str], options: Settings) -> int:
     try:
         status = toolsd.main(args=arguments, prog_name="toolsd", standalone_mode=False, obj=options)
     except ReaderLeft:
-        return _reader_left()
+        output.abandon_stdout()
+        return EXIT_PIPE
     except (KeyboardInterrupt, click.Abort):
         output.complain("interrupted")
         return EXIT_INTERRUPTED
@@ -210,6 +210,7 @@ def _run(arguments: list[str], options: Settings) -> int:
         output.failed(error, json=options.json)
         return error.exit_status
     except OSError as error:
+        output.abandon_stdout()  # it may be what failed: the disk is full
         output.complain(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
         return EXIT_FAILED
     except Exception as error:  # noqa: BLE001  # the last line of defence: a bug ends in one line, too
@@ -225,12 +226,6 @@ def _usage(error: click.ClickException, options: Settings) -> None:
         context.command_path if context is not None else "toolsd",
         json=options.json,
     )
-
-
-def _reader_left() -> int:
-    # What is still buffered has nowhere to go; without this the interpreter would complain at its end.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return EXIT_PIPE
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:

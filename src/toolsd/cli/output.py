@@ -37,6 +37,13 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def abandon_stdout() -> None:
+    """Let what is still buffered go nowhere; otherwise the interpreter fails over it once more at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
 def printable(text: str) -> str:
     """`text` with its control characters (except tab and newline) made visible: output cannot steer the terminal."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 import click
@@ -31,8 +30,10 @@ class _Start:
             service.stop()
             return
         # Whoever started it may not read on; that is no reason not to serve.
-        with contextlib.suppress(OSError):
+        try:
             _tell(service, [source.name for source in failed], len(sources) - len(failed))
+        except OSError:
+            output.abandon_stdout()
 
 
 def _tell(service: Service, failed: list[str], sources: int) -> None:

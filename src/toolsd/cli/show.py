@@ -44,7 +44,7 @@ def turn_json(results: Sequence[Result], batches: Sequence[BatchRecord]) -> dict
                 "calls": list(batch.indexes),
                 "elapsed": batch.elapsed,
             }
-            for batch in batches
+            for batch in sorted(batches, key=_first_call)
         ],
     }
 
@@ -59,9 +59,13 @@ def results(found: Sequence[Result], batches: Sequence[BatchRecord]) -> None:
         output.styled((f"{result.index}  ", "bold"), (result.tool, "bold cyan"), "  ", verdict, (ran, "dim"))
         for line in shortened(result.text).splitlines():
             output.styled("   ", line)
-    for batch in batches:
+    for batch in sorted(batches, key=_first_call):
         calls = ", ".join(str(index) for index in batch.indexes)
         output.styled((f"batch of {batch.source}: calls {calls} in {batch.elapsed * 1000:.1f} ms", "dim"))
+
+
+def _first_call(batch: BatchRecord) -> int:
+    return batch.indexes[0]
 
 
 def shortened(text: str) -> str:
