@@ -507,6 +507,21 @@ def test_what_shows_no_format():
     assert assemble([{"hello": "world"}]).defects == ("finish_missing",)
 
 
+def test_an_error_event_in_any_format():
+    chunk = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    for fed in ([chunk], []):
+        text = (
+            "".join(f"data: {json.dumps(one)}\n\n" for one in fed) + 'event: error\ndata: {"message": "overloaded"}\n\n'
+        )
+        assert assemble([text]).defects == ("stream_error",)
+
+
+def test_the_name_of_an_event_is_no_format():
+    chunks = [part(name="f", args={"x": 1}), end()]
+    got = assemble([f"event: chunk\ndata: {json.dumps(chunk)}\n\n" for chunk in chunks])
+    assert (got.format, calls(got)) == ("gemini", [(None, "f", {"x": 1})])
+
+
 def test_an_answer_of_a_server_that_did_not_stream():
     message = {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}]}
     body = {"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}

@@ -16,7 +16,7 @@ from toolsd.streams.arguments import encodable
 from toolsd.streams.assembly import Assembly, Step
 from toolsd.streams.bounds import StreamBudget
 from toolsd.streams.defects import check_ids, disowned, turn_defects
-from toolsd.streams.draft import Draft
+from toolsd.streams.draft import Draft, shortened
 from toolsd.streams.formats import FORMATS, Adapter, OpenAIChat, recognise
 from toolsd.streams.plain import plain, read
 from toolsd.streams.settle import settle
@@ -169,10 +169,8 @@ class CompletionAssembler:
     def _take(self, items: Any) -> None:
         for value, event, undecodable in items:
             if undecodable is not None:
-                self._undecodable += 1
                 self._chunks += 1
-                if self._steps is not None:
-                    self._trace(None, repr(undecodable[:60]), "a line that does not decode: dropped and counted")
+                self._lose(undecodable)
                 continue
             if event and event != "message" and type(value) is dict and "choices" not in value:
                 value.setdefault("type", event)
@@ -183,15 +181,16 @@ class CompletionAssembler:
                 self._chunk(value)
 
     def _chunk(self, chunk: Any) -> None:
+        self._chunks += 1
         if not isinstance(chunk, dict):
             chunk = self._read(chunk)
-        self._chunks += 1
-        if chunk is None:
-            return
+            if chunk is None:
+                return
+        elif chunk.get("type") == "error":  # the same in every format, and in a body that shows none
+            self._failed = True
         if self._adapter is None:
             kind = recognise(chunk)
             if kind is None:
-                # The error body of a server that never began to stream shows no format.
                 self._failed = self._failed or bool(read(chunk, "error"))
                 return
             self._adapter = self._make(kind)
@@ -202,7 +201,7 @@ class CompletionAssembler:
         if thing is None:
             return None
         if isinstance(thing, _NO_CHUNK):
-            self._undecodable += 1
+            self._lose(thing)
             return None
         if read(thing, "choices") is not None:
             return thing if self._adapter is None or self._adapter.takes_objects else plain(thing)
@@ -210,6 +209,7 @@ class CompletionAssembler:
         if isinstance(text, str):  # a server-sent event, split off by an HTTP client
             event = read(thing, "event")
             if text.strip() not in ("", "[DONE]"):
+                self._chunks -= 1  # it is what it holds
                 self._take(decode(text.encode("utf-8", "surrogatepass"), event if isinstance(event, str) else None))
             return None
         if adapter is not None and str(read(thing, "type")) in adapter.repeats:
@@ -218,9 +218,13 @@ class CompletionAssembler:
             return thing
         chunk = plain(thing)
         if not isinstance(chunk, dict):
-            self._undecodable += 1
+            self._lose(chunk)
             return None
         return chunk
+
+    def _lose(self, what: Any) -> None:
+        self._undecodable += 1
+        self._trace(None, shortened(what), "no chunk of any format: dropped and counted")
 
     def _bound(self) -> None:
         adapter = self._adapter

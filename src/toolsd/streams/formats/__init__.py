@@ -37,10 +37,10 @@ FORMATS: dict[str, type[Adapter]] = {
 
 def recognise(chunk: Any) -> type[Adapter] | None:
     """The format that `chunk` (a dict, or an object with attributes) shows beyond doubt, None if it shows none."""
-    if read(chunk, "choices") is not None or read(chunk, "type") == "chunk":
+    if read(chunk, "choices") is not None:
         return OpenAIChat
-    if not isinstance(chunk, dict):
-        return None
+    if not isinstance(chunk, dict):  # of the events of openai's stream helper, one holds each chunk
+        return OpenAIChat if read(chunk, "type") == "chunk" and read(chunk, "chunk") is not None else None
     kind = text(chunk.get("type"))
     if kind.startswith("response."):
         return OpenAIResponses
