@@ -3,8 +3,8 @@
 Owns the workers as their parent: their births, their exits, and whatever they leave behind. Knows neither batches nor
 sockets of the link; it passes descriptors on.
 
-Theory of operation. The node executes this once, isolated and without site processing (`-I -S`); the first packet on
-the control socket is `sys.path`, so nothing of the node's surroundings is taken over by accident. The process has one
+Theory of operation. The node executes this once, isolated and without site processing, through
+`toolsd.bootstrap`, so nothing of the node's surroundings is taken over by accident. The process has one
 thread and no zmq context, which is what makes forking it sound. It is a subreaper, and so is every worker: what a
 living worker orphans goes to that worker, and what a dying worker leaves behind (also what called setsid or forked
 twice) becomes our child. So a child of ours that is not a worker belonged to a dead one, and is killed. When the
@@ -77,23 +77,6 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
 
 
 Report = Started | NotStarted | Exited
-
-# What the node runs with `python -I -S -c`; the arguments are the control descriptor, the node's pid, and the places
-# of our two packages, which an editable install does not put on a path.
-BOOTSTRAP = """
-import os, sys, importlib.util
-fd, parent = int(sys.argv[1]), int(sys.argv[2])
-known = set(sys.path)
-sys.path += [p for p in map(os.fsdecode, os.read(fd, 1 << 18).split(b"\\0")) if p and p not in known]
-for name in ("toolsd", "toolsd_workers"):
-    places = list(map(os.fsdecode, os.read(fd, 1 << 18).split(b"\\0")))
-    spec = importlib.util.spec_from_file_location(
-        name, os.path.join(places[0], "__init__.py"), submodule_search_locations=places)
-    sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[name])
-from toolsd.forkserver import main
-main(fd, parent)
-"""
 
 
 def main(control: int, parent: int) -> NoReturn:

@@ -17,13 +17,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 import toolsd
-from toolsd import codec
+from toolsd import bootstrap, codec
 from toolsd.errors import LocalProtocolError, PeerProtocolError
-from toolsd.forkserver import BOOTSTRAP, CONTROL_MAX, Report, Start, Started
+from toolsd.forkserver import CONTROL_MAX, Report, Start, Started
 
 # What is kept of a worker's output. Enough for a traceback and its context, little enough to travel in a failure.
 TAIL = 16 * 1024
 _READ = 64 * 1024
+# No site, no user's or environment's settings, and the same text encoding wherever the node was started.
+_ISOLATED = ("-I", "-S", "-X", "utf8")
 # What a pipe of default size can still hold when its writer is dead.
 _PIPE = 1024 * 1024
 
@@ -135,7 +137,7 @@ class ForkserverProcess:
         read, write = os.pipe2(os.O_CLOEXEC)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-X", "utf8", "-c", BOOTSTRAP, str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, *_ISOLATED, bootstrap.__file__, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=write,
                 stderr=write,

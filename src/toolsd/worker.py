@@ -133,6 +133,8 @@ class _Worker:
         try:
             self._batch = batch
             try:
+                if batch.cancelled:  # its signal came before the batch was taken, and found nothing to stop
+                    raise BatchCancelled
                 host.run(batch)
             except BaseException as raised:  # noqa: BLE001  # SystemExit and MemoryError are looked at below
                 error = raised

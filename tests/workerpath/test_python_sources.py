@@ -1,0 +1,94 @@
+"""Real Python sources in real workers."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from toolsd.core.events import BatchFinished, WorkerReady
+from toolsd.core.instructions import CancelBatch, StartWorker
+from toolsd.launch import Launch, Limits
+
+MiB = 1024 * 1024
+SOURCE = """
+import asyncio, os, sys, time
+import toolsd
+
+print("loaded")
+source = toolsd.Source("tried", scheduling={scheduling!r})
+
+@source.tool
+{kind}def echo(text: str) -> str:
+    "Say it again."
+    return text
+
+@source.tool
+{kind}def sleep(seconds: float) -> str:
+    "Wait."
+    {wait}(seconds)
+    return "slept"
+
+@source.tool
+{kind}def leave(code: int) -> str:
+    "End the process."
+    os._exit(code)
+
+@source.tool
+{kind}def hoard() -> str:
+    "Use all memory."
+    kept = []
+    while True:
+        kept.append(b"x" * 1_000_000)
+"""
+WAYS = [
+    ("sequential", "", "time.sleep"),
+    ("concurrent", "async ", "await asyncio.sleep"),
+    ("threads", "", "time.sleep"),
+]
+
+
+@pytest.mark.parametrize(("scheduling", "kind", "wait"), WAYS)
+def test_a_python_source(play, tmp_path: Path, scheduling, kind, wait):
+    file = tmp_path / "tried.py"
+    file.write_text(SOURCE.format(scheduling=scheduling, kind=kind, wait=wait))
+    os.chmod(file, 0o644)
+
+    async def scenario(bench):
+        async def start() -> int:
+            worker = next(bench._numbers)
+            launch = Launch("python", str(file), str(tmp_path), limits=Limits(memory=256 * MiB))
+            bench.node.execute(StartWorker(worker, "tried", 0, launch))
+            ready = await bench.until(bench.of(worker, WorkerReady))
+            assert sorted(tool.name for tool in ready.tools) == ["echo", "hoard", "leave", "sleep"]
+            return worker
+
+        worker = await start()
+        say = [("echo", json.dumps({"text": str(i)})) for i in range(20)]
+        event = await bench.ended(bench.send(worker, *say))
+        assert isinstance(event, BatchFinished)
+        assert [bytes(outcome) for _, outcome in event.results] == [b"t%d" % i for i in range(20)]
+
+        batch = bench.send(worker, ("echo", '{"text": 5}'), ("sleep", '{"seconds": 0.05}'), flush=True)
+        event = await bench.ended(batch)
+        assert event.results[-1][1] == b"tslept"
+
+        if scheduling != "threads":  # a thread cannot be stopped
+            batch = bench.send(worker, ("sleep", '{"seconds": 600}'))
+            bench.node.execute(CancelBatch(worker, batch))
+            event = await bench.ended(batch)
+            assert event.failure.code == "turn_cancelled"
+
+        bench.send(worker, ("leave", '{"code": 9}'))
+        report = await bench.exit(worker)
+        assert (report.exit_code, report.running) == (9, "leave")
+        assert "loaded" in report.stderr_tail
+
+        worker = await start()
+        bench.send(worker, ("hoard", "{}"))
+        report = await bench.exit(worker)
+        assert "MemoryError" in report.oom
+
+    play(scenario)
