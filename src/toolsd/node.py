@@ -53,6 +53,8 @@ _STARTING = 8
 _LAST_WORDS, _LOOK = 0.25, 0.002
 # How long an autopsy may take, and how long the stacks must not have grown to be called complete. Seconds.
 _AUTOPSY, _AUTOPSY_STEP = 0.2, 0.005
+# When a cancel signal is repeated: after so many seconds first, then after twice as many, up to the slowest.
+_CANCEL_AGAIN, _CANCEL_SLOWEST = 0.01, 1.0
 # How long a worker may outlive its link. Longer than an exit takes to be reported.
 _LINGER = 1.0
 # How long the forkserver may take to kill everything and leave, in `close`.
@@ -280,7 +282,16 @@ class Node:
             return
         worker.link.cancel_batch(order.batch)
         worker.recorder.ask_cancel(flying.region, order.batch)
-        send_signal(worker.pidfd, signals.CANCEL)
+        self._signal_cancel(worker, order.batch, _CANCEL_AGAIN)
+
+    def _signal_cancel(self, worker: _Worker, batch: int, again: float) -> None:
+        """Signal until the batch has ended: a signal that comes just before a blocking system call interrupts nothing.
+
+        The worker raises in a batch once, however many signals come.
+        """
+        if self._workers.get(worker.order.worker) is worker and not worker.ended and batch in worker.link.batches:
+            send_signal(worker.pidfd, signals.CANCEL)
+            self._loop.call_later(again, self._signal_cancel, worker, batch, min(2 * again, _CANCEL_SLOWEST))
 
     # --- deaths -----------------------------------------------------------------------------------------------------
 
