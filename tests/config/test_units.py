@@ -66,11 +66,20 @@ def test_a_bare_number_gets_the_unit_it_lacks() -> None:
 
 
 def test_none_is_a_limit_only_when_written_out() -> None:
-    assert units.duration_or_none("none") is None
-    assert units.size_or_none("none") is None
+    assert units.or_none(units.duration)("none") is None
+    assert units.or_none(units.size)("none") is None
     for value in (None, "None", "", "0"):
         with pytest.raises(units.Unfit):
-            units.duration_or_none(value)
+            units.or_none(units.duration)(value)
+
+
+def test_a_size_within_bounds() -> None:
+    parse = units.size_within(1 << 20, 1 << 30, "because")
+    assert parse("1MiB") == 1 << 20
+    for value, bound in (("1KiB", "at least 1MiB"), ("2GiB", "at most 1GiB")):
+        with pytest.raises(units.Unfit, match="because") as refused:
+            parse(value)
+        assert refused.value.hint == f"write {bound}"
 
 
 @given(st.integers(1, 10**10))

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from toolsd.codec import FRAME_MAX
 from toolsd.config import units
 from toolsd.config.units import Parser
 from toolsd.core.model import Restart, SourceSpec
-from toolsd.launch import Launch, Limits
+from toolsd.launch import Launch, Limits, MiB
 
 # What kinds of source this version can run: one folder of `toolsd_workers` each.
 KINDS = ("python",)
@@ -41,9 +42,17 @@ def _show_range(value: tuple[float, float]) -> str:
 
 
 _DURATION = Option(units.positive_duration, units.format_duration)
-_DURATION_OR_NONE = Option(units.positive_duration_or_none, units.format_duration)
+_DURATION_OR_NONE = Option(units.or_none(units.positive_duration), units.format_duration)
 _GRACE = Option(units.duration, units.format_duration)
-_SIZE_OR_NONE = Option(units.size_or_none, units.format_size)
+# Below this a worker's own runtime does not start (measured: its threads' stacks count).
+_LEAST_MEMORY = 64 * MiB
+_MEMORY = Option(
+    units.or_none(units.size_within(_LEAST_MEMORY, 2**50, "a worker's own runtime needs some memory")),
+    units.format_size,
+)
+_FILE_SIZE = Option(units.or_none(units.size), units.format_size)
+# A frame holds an outcome and what says of which kind it is.
+_RESULT_MAX = Option(units.size_within(1, FRAME_MAX - MiB, "no message carries more"), units.format_size)
 _FLAG = Option(units.flag, _show_flag)
 
 DAEMON: Keys = {
@@ -73,12 +82,12 @@ SHARED: Keys = {
         "cool_down": _DURATION,
     },
     "limits": {
-        "memory": _SIZE_OR_NONE,
+        "memory": _MEMORY,
         "cpu_time": _DURATION_OR_NONE,
         "open_files": Option(units.whole(32, 1_048_576)),
-        "file_size": _SIZE_OR_NONE,
+        "file_size": _FILE_SIZE,
     },
-    "result_max": Option(units.size, units.format_size),
+    "result_max": _RESULT_MAX,
     "env_pass": Option(units.names, _show_names),
 }
 

@@ -63,21 +63,12 @@ def duration(value: Any) -> float:
     return seconds
 
 
-def duration_or_none(value: Any) -> float | None:
-    """As `duration`; `"none"` is no limit and must be written out."""
-    return None if value == "none" else duration(value)
-
-
 def positive_duration(value: Any) -> float:
     """As `duration`, above zero."""
     seconds = duration(value)
     if seconds <= 0:
         raise Unfit("must be above zero")
     return seconds
-
-
-def positive_duration_or_none(value: Any) -> float | None:
-    return None if value == "none" else positive_duration(value)
 
 
 def duration_range(value: Any) -> tuple[float, float]:
@@ -107,8 +98,22 @@ def size(value: Any) -> int:
     return int(count)
 
 
-def size_or_none(value: Any) -> int | None:
-    return None if value == "none" else size(value)
+def size_within(low: int, high: int, why: str) -> Parser:
+    """As `size`, from `low` to `high` bytes; `why` says where the bound comes from."""
+
+    def parse(value: Any) -> int:
+        count = size(value)
+        if not low <= count <= high:
+            bound = f"at least {format_size(low)}" if count < low else f"at most {format_size(high)}"
+            raise Unfit(f'"{_cut(value)}" is not possible: {why}', f"write {bound}")
+        return count
+
+    return parse
+
+
+def or_none(parse: Parser) -> Parser:
+    """What `parse` takes, and `"none"`, which is no limit and must be written out."""
+    return lambda value: None if value == "none" else parse(value)
 
 
 def whole(low: int, high: int) -> Parser:
