@@ -260,7 +260,7 @@ class Node:
         self._emit(WorkerExited(number, ExitReport(reason=worker.reason if worker else None)))
         if worker is not None:
             self._dispose(worker)
-        self._start_next()
+        self._loop.call_soon(self._start_next)
 
     # --- batches ----------------------------------------------------------------------------------------------------
 

@@ -65,3 +65,14 @@ def test_many_start_at_once(play):
             assert (await bench.ended(batch)).results[0][1] == b"t%d" % worker
 
     play(scenario)
+
+
+def test_many_starts_that_cannot_be_fail_one_by_one(play, monkeypatch):
+    async def scenario(bench):
+        os.rmdir(bench.node._root)  # no socket and no scratch directory can be made
+        workers = [bench.begin() for _ in range(1500)]
+        for worker in workers:
+            await bench.until(bench.of(worker, WorkerExited))
+        os.mkdir(bench.node._root, 0o700)
+
+    play(scenario)

@@ -127,7 +127,7 @@ async def bench(long_path: bool = False) -> Any:
             await made.node.close()
             left = os.listdir(place)
             await loop.shutdown_default_executor()
-    ctx.term()
+            ctx.term()
     assert left == []
 
 
