@@ -259,3 +259,12 @@ def test_a_close_hook_that_fails_keeps_no_other_from_running(
         pass
     assert ran == ["first"]
     assert "broken failed" in capsys.readouterr().err
+
+
+def test_the_place_is_named_wherever_the_source_lies(tmp_path: Path) -> None:
+    folder = tmp_path / "toolsd" / "examples"
+    folder.mkdir(parents=True)
+    file = folder / "broken.py"
+    file.write_text("import toolsd\n\nraise ValueError('no')\n")
+    with pytest.raises(SourceLoadError, match=r"broken\.py:3: raise ValueError"):
+        make_host(Launch(kind="python", path=str(file), directory=str(folder))).load()

@@ -16,10 +16,14 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import toolsd
 from toolsd.errors import ToolsdError, UsageError
 from toolsd.host import SourceLoadError
 from toolsd.source import MARK, Source, Tool
 
+# Where our own code lies: what is no place of the author's. Their files may be under any folder, also one named toolsd.
+_OURS = os.path.dirname(toolsd.__file__) + os.sep
+_HERE = os.path.dirname(__file__)
 _ADVICE = "declare one: source = toolsd.Source('name'), then @source.tool above each function"
 
 
@@ -69,7 +73,7 @@ def _place(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<frozen") and "/toolsd/" not in frame.filename and frame.filename != __file__
+        if not frame.filename.startswith(("<frozen", _OURS)) and os.path.dirname(frame.filename) != _HERE
     ]
     if not frames:
         return ""

@@ -139,7 +139,8 @@ def _value(text: str, max_depth: int, strict: bool) -> Any:
         # Only a first value that is whole can be followed by others.
         if error.msg == "Extra data" and values(text, max_depth=max_depth) is not None:
             raise ArgumentsMalformed("concatenated_arguments", "several JSON values one after another") from None
-        raise ArgumentsMalformed("unparseable_arguments", f"{error.msg} at character {error.pos}") from None
+        what = error.msg.removesuffix(" at")  # some of the parser's messages expect the place to follow
+        raise ArgumentsMalformed("unparseable_arguments", f"{what} at character {error.pos}") from None
     except RecursionError:  # the caller stands near the interpreter's limit
         raise ArgumentsMalformed("excess_depth", "nested too deeply") from None
     if _SURROGATE_ESCAPE.search(text) or not (text.isascii() or not _SURROGATE.search(text)):
