@@ -343,6 +343,48 @@ def test_a_conforming_stream_comes_out_as_from_the_strict_one(stream, data):
     assert not any(code.startswith("note:") for code in finished(*stream).codes)
 
 
+def resliced(draw, stream):
+    """The same stream with argument fragments cut further, and neighbours of one call joined into one delta."""
+    sliced = []
+    for one in stream:
+        function = one.get("function", {})
+        text = function.get("arguments", "")
+        cut = draw(st.integers(0, len(text))) if text else 0
+        if 0 < cut < len(text):
+            sliced.append({**one, "function": {**function, "arguments": text[:cut]}})
+            rest = {"index": one["index"]} if "index" in one else {}
+            sliced.append({**rest, "function": {"arguments": text[cut:]}})
+            continue
+        last = sliced[-1] if sliced else {}
+        same = last.get("index") == one.get("index") and not one.get("id") and "name" not in function
+        if last and same and text and draw(st.booleans()):
+            before = last.get("function", {})
+            sliced[-1] = {**last, "function": {**before, "arguments": before.get("arguments", "") + text}}
+        else:
+            sliced.append(one)
+    return sliced
+
+
+@given(conforming(), st.data())
+@settings(max_examples=200)
+def test_how_a_conforming_stream_is_sliced_makes_no_difference(stream, data):
+    other = resliced(data.draw, stream)
+    strict = ToolCallAccumulator()
+    strict.observe(stream)
+    tolerant = TolerantAccumulator()
+    for one in other:
+        tolerant.observe([one])
+    assert tolerant.assembled() == strict.assembled()
+    assert finished(*other) == finished(*stream, strict=True)
+    chunks = [{"choices": [{"index": 0, "delta": {"tool_calls": [one]}, "finish_reason": None}]} for one in other]
+    raw = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in [*chunks, FINISH]).encode()
+    assembler = CompletionAssembler()
+    size = data.draw(st.integers(1, len(raw)))
+    for at in range(0, len(raw), size):
+        assembler.feed(raw[at : at + size])
+    assert assembler.finish() == finished(*stream, strict=True)
+
+
 SCALAR = st.none() | st.booleans() | st.integers(-2, 3) | st.sampled_from(["", "a", "b", "null", "f", "g", "f_g"])
 PIECE = (
     st.sampled_from(["{", "}", "{}", '{"a":', "1}", '{"a":1}', '"', "\\", "```", "null", " ", "\n", "\ud83d"])
