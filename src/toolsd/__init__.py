@@ -7,6 +7,7 @@ Layout
     a caller's side
         client, daemon, embedded        how a program uses toolsd, and the two places a coordinator can be
         streams                         deltas of a completion -> finished calls (pure, usable alone)
+        conversation                    tools -> a provider's `tools=`; a turn -> messages to append (pure)
         result                          one call's slot after the turn
     the coordinator
         core                            turns, batches, replicas: events -> instructions (pure)

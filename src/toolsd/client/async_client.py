@@ -11,9 +11,9 @@ import secrets
 import sys
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
-from toolsd import codec, messages, runtime
+from toolsd import codec, conversation, messages, runtime
 from toolsd.client.async_link import AsyncLink, AsyncLinks, blocking
 from toolsd.client.async_turn import AsyncTurn, OnReport
 from toolsd.client.calls import Arguments, check_settings, normalised
@@ -36,6 +36,7 @@ class AsyncClient:
     def __init__(self, address: str | None, embedded: Embedded | None, timeout: float) -> None:
         self._address = address
         self._embedded = embedded
+        self._names: dict[str, str] = {}  # what providers were told, where it differs: name there -> tool
         self._links = AsyncLinks(os.path.basename(sys.argv[0]) or "python", timeout)
 
     @classmethod
@@ -124,10 +125,13 @@ class AsyncClient:
                 does not fit.
         """
         check_settings(id, session, deadline, on_crash, on_defect)
+        said = conversation.Listener()
         return AsyncTurn(
             self,
             id or secrets.token_hex(8),
-            CompletionAssembler(format, strict=strict, budget=budget),
+            CompletionAssembler(format, strict=strict, budget=budget, listen=said),
+            said,
+            self._names,
             session=session,
             deadline=deadline,
             on_crash=on_crash,
@@ -173,12 +177,29 @@ class AsyncClient:
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    async def tools(self) -> list[Tool]:
+    @overload
+    async def tools(self) -> list[Tool]: ...
+    @overload
+    async def tools(self, format: str) -> list[dict[str, Any]]: ...
+    async def tools(self, format: str | None = None) -> list[Tool] | list[dict[str, Any]]:
         """All tools that can be called, in the order of the configuration.
 
+        With a `format` (a key of `toolsd.conversation.FORMATS`, such as "openai-chat" or "anthropic") it is the value
+        of `tools=` for that provider. Names that the provider forbids are changed there, and changed back in every
+        turn of this client. Schemas are trimmed to what it takes; `toolsd check` says what was cut, and
+        `toolsd.conversation.offer` gives it as a list.
+
         Just after the start it waits until every source has said what it offers, or failed to.
+
+        Raises:
+            UsageError: an unknown format.
         """
-        return tools_of(await self._ask("tools"))
+        tools = tools_of(await self._ask("tools"))
+        if format is None:
+            return tools
+        offer = conversation.offer(tools, format)
+        self._names.update(offer.names)
+        return offer.tools
 
     async def ps(self) -> dict[str, Any]:
         """What the coordinator is doing: sources, workers, turns, clients. A JSON object."""

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Callable, Iterable, Sequence
+from collections.abc import Iterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from toolsd import codec, messages
+import msgspec
+
+from toolsd import codec, conversation, messages
 from toolsd.client.sync_link import Link
 from toolsd.client.calls import to_wire
 from toolsd.client.routes import Arrival, Inbox, cancel_key
@@ -29,6 +31,7 @@ from toolsd.content import unpack_report
 from toolsd.core.instructions import BatchRecord
 from toolsd.core.model import CancelOutcome, OnCrash, OnDefect
 from toolsd.errors import Failure, PeerProtocolError, ToolsdError, UsageError, turn_failed
+from toolsd.messages import Progress
 from toolsd.result import Result, read_result
 from toolsd.streams import AssembledCall, CompletionAssembler, StreamWatchdog
 
@@ -50,6 +53,8 @@ class Turn:
         client: Client,
         turn: str,
         assembler: CompletionAssembler,
+        said: conversation.Listener,
+        names: Mapping[str, str],
         *,
         session: str | None,
         deadline: float | None,
@@ -64,6 +69,9 @@ class Turn:
         self.batches: tuple[BatchRecord, ...] = ()
         self._client = client
         self._assembler = assembler
+        self._said = said
+        self._names = names  # of the tools that a provider knows under other names
+        self._as_called: tuple[AssembledCall, ...] = ()
         self._session = session
         self._deadline = deadline
         self._on_crash: OnCrash | None = on_crash
@@ -122,7 +130,7 @@ class Turn:
         names = self._assembler.new_names()
         if names:
             with contextlib.suppress(ToolsdError):  # a hint; if the link is in trouble, finish() will say so
-                self._announce(names)
+                self._announce(tuple([self._names.get(name, name) for name in names]))
 
     def _announce(self, names: tuple[str, ...]) -> None:
         link = self._link = self._link or self._client.existing_link()
@@ -173,6 +181,22 @@ class Turn:
             )
         return [self._results[index] for index in range(len(self.calls))]
 
+    def messages(self, format: str | None = None) -> list[dict[str, Any]]:
+        """What to append to the conversation after the turn ended well: the assistant's message and all results.
+
+        They are in the shape of the stream, or of `format` (a key of `toolsd.conversation.FORMATS`). The assistant's
+        message has what the model said beside its calls, if the whole of it went through `feed` and `format` is the
+        stream's own. Ids that are missing, used twice or of a form that the provider refuses are replaced, in the call
+        and in its result. Pictures go where the provider takes them in a result; elsewhere, and like other bytes, they
+        are described. A turn without calls has no messages: what the model said then is the answer.
+
+        Raises:
+            UsageError: the turn has no results, it was not streamed and no `format` is given, or that is not known.
+        """
+        format = format or self._assembler.format
+        said = self._said.parts() if format == self._said.format else ()
+        return conversation.messages(format, self._as_called, self.results, said=said, seed=self.id)
+
     def cancel(self) -> CancelOutcome:
         """Stop the turn; may be called from another thread than the one that waits in `finish`.
 
@@ -216,8 +240,16 @@ class Turn:
         assembly = self._assembler.finish(finish_reason)
         return assembly.calls, assembly.defects
 
+    def _named(self, calls: tuple[AssembledCall, ...]) -> tuple[AssembledCall, ...]:
+        """The calls under the names that their tools have here."""
+        names = self._names
+        return tuple(
+            [msgspec.structs.replace(call, name=names[call.name]) if call.name in names else call for call in calls]
+        )
+
     def _submit(self, assembled: tuple[tuple[AssembledCall, ...], tuple[str, ...]], *, stream: bool) -> None:
-        self.calls, defects = assembled
+        self._as_called, defects = assembled
+        self.calls = self._as_called if not self._names else self._named(self._as_called)
         self._state = "submitted"
         try:
             if not self.calls and not defects:
@@ -282,7 +314,7 @@ class Turn:
             self._end("")
         return new
 
-    def _report(self, message: messages.Progress, frames: list[Any]) -> None:
+    def _report(self, message: Progress, frames: list[Any]) -> None:
         if self._on_report is not None and 0 <= message.index < len(self.calls):
             call = self.calls[message.index]
             report = unpack_report(codec.payload(message.payload, frames))

@@ -8,7 +8,7 @@ provider sends raises: it ends as a defect. A stream beyond its budget is not re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from toolsd.errors import UsageError
@@ -30,7 +30,8 @@ class CompletionAssembler:
     """Assembles the tool calls of one completion. One per completion.
 
     `format` is a key of `toolsd.streams.FORMATS`, or "auto". `strict` repairs nothing and routes by the five rules
-    alone. `explain` records where every fragment went (`Assembly.steps`); it costs nothing when off.
+    alone. `explain` records where every fragment went (`Assembly.steps`); it costs nothing when off. `listen` is called
+    with the format and each chunk of it as it is read, for what a completion holds besides calls.
 
     Raises:
         UsageError: the format is not known.
@@ -43,12 +44,14 @@ class CompletionAssembler:
         strict: bool = False,
         budget: StreamBudget | None = None,
         explain: bool = False,
+        listen: Callable[[str | None, Any], None] | None = None,
     ) -> None:
         if format != "auto" and format not in FORMATS:
             raise UsageError(f"unknown stream format {format!r}", hint=f"one of: auto, {', '.join(FORMATS)}")
         self._strict = strict
         self._budget = budget or StreamBudget()
         self._steps: list[tuple[int, Draft | None, str, str]] | None = [] if explain else None
+        self._listen = listen
         self._adapter: Adapter | None = None if format == "auto" else self._make(FORMATS[format])
         self._wire: WireDecoder | None = None
         self._text_pending = False
@@ -195,6 +198,8 @@ class CompletionAssembler:
                 return
             self._adapter = self._make(kind)
         self._adapter.feed(chunk)
+        if self._listen is not None:
+            self._listen(self._adapter.format, chunk)
 
     def _read(self, thing: Any) -> Any:
         """What an SDK hands out as a chunk: the object itself where its format reads it, or as a dict; None if none."""

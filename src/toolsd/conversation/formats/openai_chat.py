@@ -1,0 +1,101 @@
+"""OpenAI Chat Completions, what imitates them, and Mistral, which differs in the ids it takes.
+
+A tool's message holds text only, so pictures are described. Reasoning that a server streamed as `reasoning_content`
+goes back under that name: DeepSeek refuses the next request without it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+from toolsd.conversation.formats.base import Entry, Format
+from toolsd.conversation.said import Said
+from toolsd.conversation.schemas import Schema
+from toolsd.streams.formats.base import mapping, sequence
+from toolsd.streams.plain import extras, plain, read
+
+
+class OpenAIChatSaid(Said):
+    """Text and reasoning of the choice that is the turn, the one with the lowest index."""
+
+    takes_objects: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self._choices: dict[int, dict[str, list[str]]] = {}
+
+    def take(self, chunk: Any) -> None:
+        choices = read(chunk, "choices")
+        if choices is None:
+            choices = read(read(chunk, "data") or read(chunk, "chunk"), "choices")
+        if not isinstance(choices, (list, tuple)):
+            return
+        for position, choice in enumerate(choices):
+            index = read(choice, "index")
+            delta = read(choice, "delta")
+            if delta is None:
+                delta = read(choice, "message")
+            content = read(delta, "content")
+            if content:
+                self._add(index if type(index) is int else position, "content", content)
+            more = delta if isinstance(delta, dict) else extras(delta)
+            reasoning = more.get("reasoning_content") if more else None
+            if reasoning is None and more is None:
+                reasoning = getattr(delta, "reasoning_content", None)  # litellm declares it
+            if reasoning:
+                self._add(index if type(index) is int else position, "reasoning_content", reasoning)
+
+    def parts(self) -> list[Any]:
+        """One dict with the keys that something was said under, or nothing."""
+        if not self._choices:
+            return []
+        said = self._choices[min(self._choices)]
+        return [{key: "".join(pieces) for key, pieces in said.items()}]
+
+    def _add(self, index: int, key: str, value: Any) -> None:
+        if not isinstance(value, str):  # Mistral's list of text and thinking
+            value = "".join(
+                text for part in sequence(plain(value)) if isinstance(text := mapping(plain(part)).get("text"), str)
+            )
+        if value:
+            self._choices.setdefault(index, {}).setdefault(key, []).append(value)
+
+
+class OpenAIChat(Format):
+    name: ClassVar[str] = "openai-chat"
+    said: ClassVar[type[Said]] = OpenAIChatSaid
+    # "Invalid 'tools[0].function.description': string too long", and 40 for an id of a call.
+    description_max: ClassVar[int | None] = 1024
+    ids: ClassVar[re.Pattern[str]] = re.compile(r"[!-~]{1,40}")
+
+    def declare(self, name: str, description: str, schema: Schema) -> dict[str, Any]:
+        return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+
+    def messages(self, said: list[Any], entries: list[Entry]) -> list[dict[str, Any]]:
+        spoken = said[0] if said else {}
+        assistant = {"role": "assistant", "content": None, **spoken, "tool_calls": [_call(entry) for entry in entries]}
+        return [assistant, *(self.result(entry) for entry in entries)]
+
+    def result(self, entry: Entry) -> dict[str, Any]:
+        return {"role": "tool", "tool_call_id": entry.id, "content": entry.text}
+
+
+class Mistral(OpenAIChat):
+    name: ClassVar[str] = "mistral"
+    description_max: ClassVar[int | None] = None
+    # "Tool call id ... must be a-z, A-Z, 0-9, with a length of 9."
+    ids: ClassVar[re.Pattern[str]] = re.compile(r"[a-zA-Z0-9]{9}")
+
+    def result(self, entry: Entry) -> dict[str, Any]:
+        return super().result(entry) | {"name": entry.name}
+
+    def new_id(self, digest: str) -> str:
+        return digest[:9]
+
+
+def _call(entry: Entry) -> dict[str, Any]:
+    if entry.custom:
+        what = {"type": "custom", "custom": {"name": entry.name, "input": entry.free_text}}
+    else:
+        what = {"type": "function", "function": {"name": entry.name, "arguments": entry.arguments}}
+    return {"id": entry.id, **what, **entry.extra}
