@@ -5,17 +5,21 @@ Owns the thread. Must not know turns or clients: a client connects to `address` 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib
 import os
 import threading
 import weakref
+from typing import TYPE_CHECKING
 
-from toolsd import config as configuration
 from toolsd.errors import UsageError
 from toolsd.runtime import Place
-from toolsd.service import Service
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from toolsd.config import Config
+    from toolsd.service import Service
 
 
 class Embedded:
@@ -44,7 +48,9 @@ class Embedded:
             if self._running is not None:
                 self._running.check_process()
                 return
-            loaded = configuration.load(self._config)
+            from toolsd import config  # here: a client of a daemon needs no configuration and no service
+
+            loaded = config.load(self._config)
             running = _Running(Place.private(), loaded)
             running.start()
             self._running = running
@@ -80,13 +86,14 @@ def _stop_all() -> None:
 
 
 class _Running:
-    def __init__(self, place: Place, loaded: configuration.Config) -> None:
+    def __init__(self, place: Place, loaded: Config) -> None:
         self.place = place
         self._loaded = loaded
         self._pid = os.getpid()
         self._ready = threading.Event()
         self._failed: BaseException | None = None
         self._service: Service | None = None
+        self._unwanted = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._main, name="toolsd-coordinator", daemon=True)
 
@@ -113,6 +120,7 @@ class _Running:
     def stop(self) -> None:
         if os.getpid() != self._pid:
             return
+        self._unwanted = True  # should the thread not have got as far as its service
         if self._loop is not None and self._service is not None and self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # its loop has just ended by itself
                 self._loop.call_soon_threadsafe(self._service.stop)
@@ -120,6 +128,8 @@ class _Running:
         _running.discard(self)
 
     def _main(self) -> None:
+        import asyncio
+
         try:
             with self.place:
                 asyncio.run(self._serve())
@@ -129,6 +139,10 @@ class _Running:
             self._ready.set()
 
     async def _serve(self) -> None:
+        import asyncio
+
+        from toolsd.service import Service
+
         self._loop = asyncio.get_running_loop()
         sources = self._loaded.sources
         # Without required sources nothing is waited for: a slow one delays nobody but those who call it.
@@ -139,6 +153,8 @@ class _Running:
             on_listening=None if wait_for_all else self._tell,
             on_ready=self._tell if wait_for_all else None,
         )
+        if self._unwanted:
+            self._service.stop()
         await self._service.run()
 
     def _tell(self, service: Service) -> None:

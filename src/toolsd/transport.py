@@ -8,16 +8,18 @@ swallow the edge. So a port reads until nothing is left, and looks again after e
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
+import struct
 from collections.abc import Callable, Container, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from toolsd.codec import FRAME_MAX, FRAMES_MAX
+
+if TYPE_CHECKING:
+    import asyncio
 
 # Frames from this size are handed to libzmq without a copy (pyzmq's own measured break-even).
 _COPY_BELOW = 64 * 1024
@@ -314,6 +316,8 @@ class Disconnects:
         self._port.detach()
 
     def _on_event(self, frames: list[Any]) -> None:
-        event = parse_monitor_message(frames)
-        if event["event"] & _CLOSED_EVENTS:
-            self._on_closed(int(event["value"]))
+        # Event and value, in the byte order of the machine (zmq_socket_monitor(3)). pyzmq's own reader of it would
+        # bring asyncio into workers and blocking clients.
+        event, value = struct.unpack("=Hi", frames[0])
+        if event & _CLOSED_EVENTS:
+            self._on_closed(value)

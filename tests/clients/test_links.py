@@ -175,8 +175,10 @@ def test_every_thread_has_its_own_link(client: Client) -> None:
     def work(n: int) -> list[str]:
         return [client.call("side_echo", {"text": f"{n}.{i}"}).text for i in range(20)]
 
+    before = len(client.ps()["clients"])
     running = [Background(lambda n=n: work(n)) for n in range(8)]
     assert [b.join().result for b in running] == [[f"{n}.{i}" for i in range(20)] for n in range(8)]
+    eventually(lambda: len(client.ps()["clients"]) == before, "links end with their threads")
 
 
 def test_a_turn_may_be_finished_in_another_thread(client: Client, gate: Gate) -> None:
