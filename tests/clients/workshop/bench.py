@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -79,10 +80,5 @@ def remember(context: Context, text: str) -> str:
 @source.tool
 def stubborn(ready: str, release: str) -> str:
     """As `hold`, but no request to stop reaches it."""
-    Path(ready).touch()
-    while not os.path.exists(release):
-        try:
-            time.sleep(0.002)
-        except BaseException:  # noqa: BLE001  # that is its point
-            continue
-    return "released"
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    return hold(ready, release)
