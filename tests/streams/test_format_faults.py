@@ -402,8 +402,15 @@ def test_an_interaction_shown_only_at_its_end():
     for chunks in ([whole], [*streamed, whole]):
         got = assemble(chunks)
         assert (calls(got), got.codes) == ([("a", "f", {"x": 1})], ())
-    failed = {"event_type": "interaction.failed", "interaction": {"status": "failed"}}
-    assert "stream_error" in assemble([*streamed, failed]).defects
+    for status, codes in [
+        ("failed", ("stream_error",)),
+        ("cancelled", ("stream_error",)),
+        ("incomplete", ("finish_length",)),
+        ("budget_exceeded", ("finish_length",)),
+        ("queued", ("finish_missing",)),
+    ]:
+        last = {"event_type": "interaction.status_update", "status": status}
+        assert assemble([*streamed, last]).defects == codes
 
 
 # --- Bedrock, Cohere, Ollama ------------------------------------------------------------------------------------------

@@ -285,6 +285,7 @@ def test_an_explanation_says_where_every_fragment_went():
     )
     assert [(step.chunk, step.call) for step in result.steps] == [(0, 0), (1, 1), (2, 1), (3, None)]
     assert "new call on a used index" in result.steps[1].why
+    assert "put back" in result.steps[2].why
     assert "dropped" in result.steps[3].why
     assert finished(delta(0, "a", "look", "{}")).steps == ()
 

@@ -248,6 +248,10 @@ class CompletionAssembler:
         numbers = {id(draft): index for index, draft in enumerate(drafts)}
         steps = []
         for chunk, draft, what, why in self._steps:
-            whose = draft.into if draft is not None and draft.into is not None else draft
-            steps.append(Step(chunk, numbers.get(id(whose)), encodable(what), encodable(why)))
+            whose, end = draft, ""
+            if draft is not None and draft.into is not None:
+                whose = draft.into
+                if draft.id is None and not draft.name:
+                    end = "; it never got an id or a name: put back to the call before it"
+            steps.append(Step(chunk, numbers.get(id(whose)), encodable(what), encodable(why + end)))
         return tuple(steps)

@@ -31,7 +31,8 @@ from toolsd.streams.plain import read
 # Finish reasons in lower case with underscores, of every provider that was looked at; others end a turn normally.
 _LENGTH = {
     "length", "max_tokens", "max_output_tokens", "max_completion_tokens", "model_length", "max_length", "token_limit",
-    "model_context_window_exceeded", "context_length_exceeded", "context_window_exceeded",
+    "model_context_window_exceeded", "context_length_exceeded", "context_window_exceeded", "incomplete",
+    "budget_exceeded",
 }  # fmt: skip
 _FILTERED = {
     "content_filter", "content_filtered", "refusal", "safety", "recitation", "blocklist", "prohibited_content", "spii",

@@ -12,7 +12,7 @@ from toolsd.streams.formats.base import identity, key, mapping, sequence, text
 from toolsd.streams.formats.blocks import Blocks
 
 _STEP = frozenset({"type", "id", "name", "arguments"})
-_RUNNING = frozenset({"", "in_progress"})
+_RUNNING = frozenset({"", "in_progress", "queued", "idle"})
 
 
 class GeminiInteractions(Blocks):
