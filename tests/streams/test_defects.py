@@ -20,7 +20,10 @@ def call(id="a", name="f", arguments="{}"):
         ("content_filter", ("finish_content_filter",)),
         ("SAFETY", ("finish_content_filter",)),
         ("MALFORMED_FUNCTION_CALL", ("malformed_function_call",)),
+        ("IMAGE_RECITATION", ("finish_content_filter",)),
+        ("max-tokens", ("finish_length",)),
         ("error", ("stream_error",)),
+        ("steered", ("stream_error",)),
         (None, ("finish_missing",)),
         (["tool_calls", "length"], ("finish_length",)),
     ],
@@ -69,3 +72,5 @@ def test_calls():
     )
     assert found
     assert not detect_completion_defect([call()], "stop")
+    custom = {"id": "a", "type": "custom", "custom": {"name": "shell", "input": "ls {"}}
+    assert not detect_completion_defect([custom], "tool_calls")

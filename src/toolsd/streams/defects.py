@@ -32,11 +32,12 @@ from toolsd.streams.plain import read
 _LENGTH = {
     "length", "max_tokens", "max_output_tokens", "max_completion_tokens", "model_length", "max_length", "token_limit",
     "model_context_window_exceeded", "context_length_exceeded", "context_window_exceeded", "incomplete",
-    "budget_exceeded",
+    "budget_exceeded", "max_messages",
 }  # fmt: skip
 _FILTERED = {
     "content_filter", "content_filtered", "refusal", "safety", "recitation", "blocklist", "prohibited_content", "spii",
-    "image_safety", "language", "guardrail_intervened", "sensitive", "error_toxic",
+    "image_safety", "image_prohibited_content", "image_recitation", "language", "guardrail_intervened", "model_armor",
+    "jailbreak", "sensitive", "error_toxic",
 }  # fmt: skip
 _DISOWNED = {
     "malformed_function_call", "unexpected_tool_call", "malformed_tool_use", "malformed_model_output",
@@ -44,7 +45,7 @@ _DISOWNED = {
 }  # fmt: skip
 _FAILED = {
     "error", "abort", "aborted", "cancelled", "canceled", "failed", "network_error", "timeout", "error_limit", "other",
-    "insufficient_system_resource",
+    "insufficient_system_resource", "image_other", "escalation", "user_cancel", "steered",
 }  # fmt: skip
 _CALLS = {"tool_calls", "tool_call", "tool_use", "function_call", "function_calls", "requires_action"}
 

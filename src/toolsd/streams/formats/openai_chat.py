@@ -45,7 +45,8 @@ class OpenAIChat(Adapter):
                     self._fold(state.calls, deltas)
                 legacy = read(delta, "function_call")
                 if legacy:
-                    state.legacy = state.legacy or self._accumulator()
+                    if state.legacy is None:
+                        state.legacy = self._accumulator()
                     self._fold(state.legacy, [{"function": legacy}])
             elif read(choice, "message") is not None:
                 self._whole(state, read(choice, "message"))
