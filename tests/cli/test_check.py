@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
-from .conftest import EXAMPLES, Toolsd
+from .conftest import EXAMPLES, Running, Toolsd, appeared
 
 GOOD = "import toolsd\nsource = toolsd.Source('s')\n@source.tool\ndef {tool}() -> int:\n    return 1\n"
 
@@ -129,3 +132,16 @@ def test_secrets_are_not_shown(toolsd: Toolsd, tmp_path: Path) -> None:
         assert shown.status == 0 and "hunter2" not in shown.out + shown.err
         assert "(from environment variable T)" in shown.out
     assert toolsd("check", "-c", file).status == 78
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_and_its_workers(
+    start: Callable[..., Running], tmp_path: Path, number: int, status: int
+) -> None:
+    hangs = f"import os, time\nopen({str(tmp_path / 'started')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n"
+    checking = start("check", "-c", write(tmp_path, {"hangs": hangs}))
+    worker = int(appeared(tmp_path / "started"))
+    checking.signal(number)
+    ended = checking.end()
+    assert (ended.status, ended.out, ended.err) == (status, "", "toolsd: interrupted\n")
+    assert not psutil.pid_exists(worker)

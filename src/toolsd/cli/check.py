@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from typing import Any
 
 import click
@@ -54,7 +55,12 @@ def command() -> int:
         return EXIT_CONFIG
     if settings().verbosity == 0:
         logs.silent()  # what went wrong is in the findings
-    findings = asyncio.run(_look(loaded))
+    received: list[int] = []
+    try:
+        findings = asyncio.run(_look(loaded, received))
+    except asyncio.CancelledError:
+        output.complain("interrupted")
+        return 128 + received[0]
     mistakes = [finding.mistake for finding in findings if finding.mistake is not None]
     if settings().json:
         output.json(
@@ -77,8 +83,9 @@ def command() -> int:
 _NOTHING: dict[str, Any] = {"sources": [], "settings": []}
 
 
-async def _look(loaded: Config) -> list[Finding]:
-    """Start every source once and see what it says."""
+async def _look(loaded: Config, received: list[int]) -> list[Finding]:
+    """Start every source once and see what it says. A signal cancels this, once, and is put into `received`."""
+    _cancel_on_signal(received)
     seen: list[tuple[tuple[SourceView, ...], list[dict[str, Any]]]] = []
 
     def ready(service: Service) -> None:
@@ -89,6 +96,20 @@ async def _look(loaded: Config) -> list[Finding]:
         await Service([_once(spec) for spec in loaded.sources], place, on_ready=ready).run()
     sources, tools = seen[0]
     return [_finding(loaded, source, tools) for source in sources]
+
+
+def _cancel_on_signal(received: list[int]) -> None:
+    """An exception out of a signal handler could come anywhere in the loop, and what it skips would stay behind."""
+    task = asyncio.current_task()
+    assert task is not None
+
+    def on_signal(number: int) -> None:
+        received.append(number)
+        if len(received) == 1:
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
 
 
 def _once(spec: SourceSpec) -> SourceSpec:
