@@ -10,6 +10,7 @@ import importlib
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from toolsd.errors import UsageError
@@ -57,7 +58,10 @@ class Embedded:
             self._finalizer = weakref.finalize(self, running.stop)
 
     def stop(self) -> None:
-        """Kill the workers, end the thread, remove the files. Idempotent."""
+        """Let the sources close, end the workers and the thread, remove the files. Idempotent.
+
+        What still runs has the configuration's `stop_timeout` to end; Ctrl-C meanwhile ends it at once.
+        """
         if self._finalizer is not None:
             self._finalizer()
 
@@ -114,18 +118,28 @@ class _Running:
             raise
         if self._failed is not None:
             self._thread.join()
-            _running.discard(self)
             raise self._failed
 
     def stop(self) -> None:
         if os.getpid() != self._pid:
             return
         self._unwanted = True  # should the thread not have got as far as its service
-        if self._loop is not None and self._service is not None and self._thread.is_alive():
+        if self._service is not None:
+            self._have(self._service.drain)
+        if threading.current_thread() is self._thread:
+            return  # where the garbage collector found the client unused; it ends by itself now
+        try:
+            self._thread.join()
+        except BaseException:  # Ctrl-C: not even the sources are waited for
+            if self._service is not None:
+                self._have(self._service.stop)
+            self._thread.join()
+            raise
+
+    def _have(self, done: Callable[[], None]) -> None:
+        if self._loop is not None and self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # its loop has just ended by itself
-                self._loop.call_soon_threadsafe(self._service.stop)
-        self._thread.join()
-        _running.discard(self)
+                self._loop.call_soon_threadsafe(done)
 
     def _main(self) -> None:
         import asyncio
@@ -137,6 +151,7 @@ class _Running:
             self._failed = error
         finally:
             self._ready.set()
+            _running.discard(self)
 
     async def _serve(self) -> None:
         import asyncio
@@ -150,6 +165,7 @@ class _Running:
         self._service = Service(
             sources,
             self.place,
+            stop_timeout=self._loaded.daemon.stop_timeout,
             on_listening=None if wait_for_all else self._tell,
             on_ready=self._tell if wait_for_all else None,
         )

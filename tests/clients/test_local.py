@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,83 @@ def test_a_turn_without_a_daemon() -> None:
             assert other.call("echo", {"text": "from beside"}).text == "from beside"
     assert not runs() - before
     assert not any(alive(pid) for pid in workers)
+
+
+CLOSING = """
+import os, pathlib, time
+import toolsd
+
+source = toolsd.Source("closing")
+
+@source.on_close
+def leave():
+    pathlib.Path(__file__).with_name("closed").touch()
+
+@source.tool
+def where():
+    return os.getpid()
+
+@source.tool
+def naps(ready: str):
+    pathlib.Path(ready).touch()
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def closing(tmp_path: Path) -> Path:
+    (tmp_path / "closing.py").write_text(CLOSING)
+    (tmp_path / "toolsd.toml").write_text('[source.closing]\nkind = "python"\npath = "closing.py"\n')
+    return tmp_path
+
+
+def test_sources_close_with_the_client(closing: Path) -> None:
+    with toolsd.local(closing / "toolsd.toml") as client:
+        worker = client.call("where").content
+    assert (closing / "closed").exists()
+    assert not alive(worker)
+
+
+def test_sources_close_when_the_program_ends_or_forgets_its_client(closing: Path) -> None:
+    script = """
+import gc, sys, toolsd
+client = toolsd.local(sys.argv[1])
+client.call("where")
+if sys.argv[2] != "ends":
+    loop = client._embedded._running._loop
+    client.itself = client
+    del client
+    gc.collect() if sys.argv[2] == "forgets" else loop.call_soon_threadsafe(gc.collect)
+"""
+    for how in ("ends", "forgets", "forgets-there"):
+        ran = subprocess.run(
+            [sys.executable, "-c", script, str(closing / "toolsd.toml"), how],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert (ran.returncode, ran.stderr) == (0, "")
+        (closing / "closed").unlink()
+
+
+def test_what_runs_when_the_client_closes_is_cancelled_and_the_source_closes(closing: Path) -> None:
+    client = toolsd.local(closing / "toolsd.toml").open()
+    raised: list[BaseException] = []
+
+    def naps() -> None:
+        try:
+            client.call("naps", {"ready": str(closing / "ready")})
+        except toolsd.ToolsdError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=naps)
+    thread.start()
+    eventually((closing / "ready").exists, "the tool runs")
+    client.close()
+    thread.join(PATIENCE)
+    assert [type(error) for error in raised] == [UsageError]
+    assert (closing / "closed").exists()
 
 
 def test_async() -> None:
