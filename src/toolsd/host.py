@@ -71,6 +71,14 @@ class HostBatch(Protocol):
         """Fill the slot. `outcome` is made by `toolsd.content`. Raises SlotMisuse."""
         ...
 
+    def exhausted(self) -> bool:
+        """Whether the worker has used up the memory it may have, asked after an allocation failed.
+
+        If so, the failure must leave `run`, and the worker ends. If not, it asked for an absurd amount: the call's own
+        error.
+        """
+        ...
+
     def progress(self, slot: int, payload: bytes) -> None:
         """Send progress, output or a log record of a running call (packed by `toolsd.content`)."""
         ...

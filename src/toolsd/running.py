@@ -25,8 +25,14 @@ _TRACEBACK = 16 * 1024
 class RunningBatch:
     """One batch. `finished`, `started` and `progress` may be called from any thread."""
 
-    def __init__(self, message: Batch, frames: Sequence[Any], region: Region, send: Send) -> None:
-        """Raises PeerProtocolError: an argument frame is missing."""
+    def __init__(
+        self, message: Batch, frames: Sequence[Any], region: Region, send: Send, exhausted: Callable[[], bool]
+    ) -> None:
+        """`exhausted`: whether the worker's memory is used up.
+
+        Raises:
+            PeerProtocolError: an argument frame is missing.
+        """
         self.id = message.batch
         self.turn = message.turn
         self.session = message.session
@@ -43,6 +49,7 @@ class RunningBatch:
         self._cancelled = False
         self._region = region
         self._send = send
+        self.exhausted = exhausted
         self._flush = message.flush
         self._outcomes: list[bytes | None] = [None] * len(self.calls)  # empty bytes: it went out early
         self._open = len(self.calls)

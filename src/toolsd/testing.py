@@ -72,6 +72,9 @@ class TestBatch:
                 raise self.misuse
             self.outcomes[slot] = outcome
 
+    def exhausted(self) -> bool:
+        return False
+
     def progress(self, slot: int, payload: bytes) -> None:
         self.reports[slot].append(unpack_report(payload))
 

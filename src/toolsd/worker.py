@@ -35,6 +35,7 @@ from toolsd import codec, flight, signals, transport
 from toolsd.errors import LocalProtocolError
 from toolsd.host import BatchCancelled, Host, Manifest, SourceLoadError
 from toolsd.launch import Launch
+from toolsd.memory import Memory
 from toolsd.messages import (
     PROTOCOL_VERSION,
     TO_WORKER,
@@ -53,8 +54,6 @@ from toolsd.transport import Port
 
 _EXIT_BROKEN = 1  # the source does not load, does not close, or memory ran out: the evidence says which
 _EXIT_REFUSED = 76
-# A MemoryError is proof of exhaustion only if the worker had really used most of what it may have.
-_NEAR = 0.75
 # How long one look for room in the node's queue lasts; there is always another. Seconds.
 _PATIENCE = 60.0
 _decoder = codec.Decoder(TO_WORKER)
@@ -89,7 +88,7 @@ class _Worker:
         # How a message goes out; a loop puts its port's way here, for a send can swallow what the loop waits for.
         self.put: Callable[[list[Any]], bool] = partial(transport.send, socket)
         self._main = threading.get_ident()
-        self._size_at_start = _memory().get("VmSize", 0)
+        self._memory = Memory(launch.limits.memory)
         self._batch: RunningBatch | None = None  # the one that blocks the main thread
         self._shielded = False  # the main thread is in the middle of a message
         self._deferred = False
@@ -120,7 +119,8 @@ class _Worker:
             message = _decoder.decode(frames[0])
             match message:
                 case Batch():
-                    self._run(host, RunningBatch(message, frames[1:], self._region(message), self._send))
+                    region = self._region(message)
+                    self._run(host, RunningBatch(message, frames[1:], region, self._send, self._memory.is_used_up))
                 case Deinit():
                     return self._close(host)
                 case Refused():
@@ -205,13 +205,10 @@ class _Worker:
 
     def _leave_if_exhausted(self, error: MemoryError) -> None:
         """Turn a MemoryError that came out of a batch into the end of the worker, if memory really was used up."""
-        limit = self._launch.limits.memory
-        if limit is None:
-            return
-        used = _memory()
-        peak = max(used.get("VmHWM", 0), used.get("VmPeak", 0) - self._size_at_start)
-        if peak >= _NEAR * limit:
-            self._writer.out_of_memory(f"MemoryError with {peak} bytes used at the peak, of a limit of {limit}")
+        if self._memory.is_used_up():
+            self._writer.out_of_memory(
+                f"MemoryError with {self._memory.peak()} bytes used at the peak, of a limit of {self._memory.limit}"
+            )
             traceback.print_exception(error)
             raise SystemExit(_EXIT_BROKEN)
 
@@ -252,7 +249,9 @@ class _Asynchronous:
         message: Message | None = _decoder.decode(frames[0])
         match message:
             case Batch():
-                batch = RunningBatch(message, frames[1:], self._worker._region(message), self._send)
+                worker = self._worker
+                region = worker._region(message)
+                batch = RunningBatch(message, frames[1:], region, self._send, worker._memory.is_used_up)
                 self._tasks[batch.id] = (batch, self._loop.create_task(self._run(batch)))
             case CancelBatch():
                 if message.batch in self._tasks:
@@ -329,14 +328,3 @@ def _status(leaving: SystemExit) -> int:
         return (leaving.code or 0) & 0xFF
     print(leaving.code, file=sys.stderr)  # noqa: T201  # as the interpreter does
     return 1
-
-
-def _memory() -> dict[str, int]:
-    """Our own memory figures in bytes (proc(5), status)."""
-    figures = {}
-    with open("/proc/self/status", "rb") as file:
-        for line in file:
-            if line.startswith(b"Vm"):
-                name, value = line.split()[:2]
-                figures[name.decode().rstrip(":")] = int(value) * 1024
-    return figures

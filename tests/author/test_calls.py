@@ -90,13 +90,19 @@ def test_a_tool_error_is_not_logged(run_one: Callable[..., toolsd.Result], capsy
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("error", [MemoryError(), BatchCancelled(), SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [BatchCancelled(), SystemExit(3), KeyboardInterrupt()])
 def test_what_is_the_runtimes_to_decide_is_passed_on(
     run_one: Callable[..., toolsd.Result], error: BaseException
 ) -> None:
     with pytest.raises((type(error), toolsd.BatchRaised)) as passed:
         run_one(lambda: _raise(error))
     assert passed.value is error or passed.value.__cause__ is error
+
+
+def test_an_absurd_allocation_is_an_error_in_the_slot(run_one: Callable[..., toolsd.Result]) -> None:
+    result = run_one(lambda: bytearray(1 << 60))
+    assert result.error is not None
+    assert (result.error.code, result.error.details) == ("tool_error", {"type": "MemoryError"})
 
 
 def test_a_result_that_cannot_be_sent_is_an_error_in_the_slot(run_one: Callable[..., toolsd.Result]) -> None:

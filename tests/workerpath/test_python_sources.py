@@ -37,6 +37,11 @@ source = toolsd.Source("tried", scheduling={scheduling!r})
     os._exit(code)
 
 @source.tool
+{kind}def absurd() -> int:
+    "Ask for more memory than there is."
+    return len(bytearray(1 << 40))
+
+@source.tool
 {kind}def hoard() -> str:
     "Use all memory."
     kept = []
@@ -62,7 +67,7 @@ def test_a_python_source(play, tmp_path: Path, scheduling, kind, wait):
             launch = Launch("python", str(file), str(tmp_path), limits=Limits(memory=256 * MiB))
             bench.node.execute(StartWorker(worker, "tried", 0, launch))
             ready = await bench.until(bench.of(worker, WorkerReady))
-            assert sorted(tool.name for tool in ready.tools) == ["echo", "hoard", "leave", "sleep"]
+            assert sorted(tool.name for tool in ready.tools) == ["absurd", "echo", "hoard", "leave", "sleep"]
             return worker
 
         worker = await start()
@@ -87,7 +92,14 @@ def test_a_python_source(play, tmp_path: Path, scheduling, kind, wait):
         assert "loaded" in report.stderr_tail
 
         worker = await start()
-        bench.send(worker, ("hoard", "{}"))
+        event = await bench.ended(
+            bench.send(worker, ("echo", '{"text": "a"}'), ("absurd", "{}"), ("echo", '{"text": "b"}'))
+        )
+        before, absurd, after = [bytes(outcome) for _, outcome in event.results]
+        assert (before, after) == (b"ta", b"tb")
+        assert b"MemoryError" in absurd
+
+        bench.send(worker, ("echo", '{"text": "a"}'), ("hoard", "{}"))
         report = await bench.exit(worker)
         assert "MemoryError" in report.oom
 

@@ -18,7 +18,7 @@ from toolsd.misfits import BadArguments
 from toolsd.source import Tool
 
 # What a tool may not keep from the runtime: each says that the batch, the worker or the loop has to end.
-PASSED_ON = (BatchCancelled, MemoryError, SystemExit, KeyboardInterrupt, GeneratorExit)
+PASSED_ON = (BatchCancelled, SystemExit, KeyboardInterrupt, GeneratorExit)
 # Characters of an exception's message that a model gets to read; a log is no message.
 _MESSAGE_MAX = 16_000
 
@@ -48,7 +48,7 @@ class Runnable:
         except PASSED_ON:
             raise
         except Exception as error:  # noqa: BLE001 - the author's types may run code of theirs (__post_init__)
-            outcome = self.failed(error)
+            outcome = self.failed(batch, error)
         batch.finished(call.slot, outcome)
         return None
 
@@ -80,7 +80,7 @@ class Runnable:
         except PASSED_ON:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a tool raises stays in its slot
-            outcome = self.failed(error)
+            outcome = self.failed(batch, error)
         self.fill(batch, call.slot, outcome)
 
     def fill(self, batch: HostBatch, slot: int, outcome: bytes) -> None:
@@ -91,8 +91,13 @@ class Runnable:
             outcome = encode_error(SlotError("result_too_large", message, details))
         batch.finished(slot, outcome)
 
-    def failed(self, error: BaseException) -> bytes:
-        """The outcome for an exception that came out of the tool, or of the encoding of its result."""
+    def failed(self, batch: HostBatch, error: BaseException) -> bytes:
+        """The outcome for an exception that came out of the tool, or of the encoding of its result.
+
+        Raises it again if it means that the worker's memory is used up: no call after this one could be trusted.
+        """
+        if isinstance(error, MemoryError) and batch.exhausted():
+            raise error
         if isinstance(error, ToolError):
             return encode_error(SlotError("tool_error", _text(error)))
         if isinstance(error, ResultInvalid):

@@ -43,12 +43,12 @@ def hand_over(
 
 def _fill(tool: Runnable, batch: HostBatch, slot: int, what: Any) -> None:
     if isinstance(what, (SlotError, Exception)):
-        batch.finished(slot, encode_error(what) if isinstance(what, SlotError) else tool.failed(what))
+        batch.finished(slot, encode_error(what) if isinstance(what, SlotError) else tool.failed(batch, what))
         return
     try:
         outcome = encode_result(what)
     except PASSED_ON:
         raise
     except Exception as error:  # noqa: BLE001 - values may run code of their authors while they are read
-        outcome = tool.failed(error)
+        outcome = tool.failed(batch, error)
     tool.fill(batch, slot, outcome)

@@ -124,10 +124,10 @@ async def _attempt(batch: HostBatch, call: HostCall, tool: Runnable, gate: async
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        outcome = tool.failed(error)  # the tool awaited something that was cancelled: its own failure
+        outcome = tool.failed(batch, error)  # the tool awaited something that was cancelled: its own failure
     except BaseException as error:  # noqa: BLE001 - whatever a tool raises stays in its slot
         late = clock is not None and clock.expired() and isinstance(error, TimeoutError)
-        outcome = tool.timed_out() if late else tool.failed(error)
+        outcome = tool.timed_out() if late else tool.failed(batch, error)
     tool.fill(batch, call.slot, outcome)
 
 
