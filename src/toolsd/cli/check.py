@@ -53,7 +53,9 @@ def command() -> int:
             | _NOTHING
         )
         return EXIT_CONFIG
-    if settings().verbosity == 0:
+    if settings().verbosity > 0:
+        logs.to_stderr(settings().verbosity - 1)
+    else:
         logs.silent()  # what went wrong is in the findings
     received: list[int] = []
     try:
