@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import tracemalloc
 from typing import Any
 
 import msgpack
@@ -247,3 +248,19 @@ def test_extension_types_are_refused() -> None:
     for data in (msgpack.packb(msgpack.ExtType(5, b"x")), struct.pack("!BBI", 0xD6, 0xFF, 1)):
         with pytest.raises(PeerProtocolError):
             codec.unpack(data, dict[str, int])
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [b"\x81\xa5calls\xdd\xff\xff\xff\xff", b"\x81\xa5calls" + b"\xdd\x00\xff\xff\xff" * 200, b"\xdf\xff\xff\xff\xff",
+     b"\x81\xa4turn\xdb\xff\xff\xff\xff", b"\x81\xa4more\xc6\xff\xff\xff\xff"],
+)  # fmt: skip
+def test_a_claimed_length_takes_no_memory(claim: bytes) -> None:
+    decoder = codec.Decoder(messages.FROM_CLIENT)
+    tracemalloc.start()
+    try:
+        with pytest.raises(PeerProtocolError):
+            decoder.decode(b"R" + claim)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -367,8 +367,8 @@ send = lambda message: link.send_multipart(codec.encode(message))
     [
         ("link.send(b'')", "header"),
         ("link.send(b'D')", "not a msgpack header"),
-        ("link.send(b'D' + b'\\xff' * 1000)", "not a msgpack header"),
-        ("link.send(b'D' + b'\\x91' * 100000)", "not a msgpack header"),
+        ("link.send(b'D' + b'\\xff' * 1000)", "BatchDone: Expected `object`"),
+        ("link.send(b'D\\x81\\xa4deep' + b'\\x91' * 100000)", "not a msgpack header"),
         ("link.send(b'D\\x81\\xa5batch\\xa3one')", "BatchDone"),
         ("link.send(b'D' + b'x' * (20 << 20))", "20971521"),
         ("send(messages.BatchDone(999))", "batch 999"),
