@@ -60,7 +60,7 @@ def say(text: str, *more: str | tuple[str, str]) -> None:
 @contextlib.contextmanager
 def daemon(home: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
     """`toolsd serve` with the example sources, in a runtime directory of its own; gives its ready line."""
-    environ = {**os.environ, "XDG_RUNTIME_DIR": str(home), "NOTES_DB": str(home / "notes.db")}
+    environ = {**os.environ, "XDG_RUNTIME_DIR": str(home)}
     log = (home / "log").open("w+")
     process = subprocess.Popen(
         [*TOOLSD, "serve", "--json", "--config", str(EXAMPLES / "toolsd.toml")],

@@ -55,6 +55,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     pid: int | None = None
     exit_code: int | None = None
     signal: str | None = None
+    verdict: str | None = None
     oom: str | None = None
     peak_rss: int | None = None
     stderr_tail: str | None = None

@@ -30,7 +30,11 @@ import msgspec
 
 from toolsd import codec
 from toolsd.launch import Launch
-from toolsd.sandbox import Plan, apply, become_subreaper, die_with_parent
+from toolsd.sandbox import broker
+from toolsd.sandbox.apply import apply, become_subreaper, die_with_parent
+from toolsd.sandbox.gate import Gate, Refusal
+from toolsd.sandbox.plan import Plan
+from toolsd.sandbox.seal import Seal
 
 # One control message; a launch that needs more is refused by the node.
 CONTROL_MAX = 256 * 1024
@@ -109,6 +113,8 @@ class _Forkserver:
         self._control = control
         self._pid = os.getpid()
         self._workers: dict[int, int] = {}  # pid -> worker
+        self._helpers: set[int] = set()  # brokers; each leaves when its worker is gone
+        self._gate = Gate()
         self._woken, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, _ignore)
         signal.signal(signal.SIGTERM, _ignore)
@@ -154,13 +160,14 @@ class _Forkserver:
             self._tell(NotStarted(order.worker, "the forkserver has no descriptors left"))
             return
         try:
-            pid = os.fork()
-        except OSError as error:
-            self._tell(NotStarted(order.worker, f"fork: {error.strerror}"))
+            seal = self._gate.admit(order.source, order.worker, order.launch, order.plan)
+            pid = self._fork(order, seal, fds)
+        except Refusal as refusal:
+            self._tell(NotStarted(order.worker, str(refusal)))
             return
-        if pid == 0:
-            self._become_worker(order, *fds)
-        self._workers[pid] = order.worker
+        except OSError as error:
+            self._tell(NotStarted(order.worker, f"cannot make the process: {error}"))
+            return
         try:
             pidfd = os.pidfd_open(pid)
         except OSError as error:
@@ -172,17 +179,59 @@ class _Forkserver:
         self._tell(Started(order.worker, pid), pidfd)
         os.close(pidfd)
 
-    def _become_worker(self, order: Start, listener: int, recorder: int, output: int) -> NoReturn:
+    def _fork(self, order: Start, seal: Seal | None, fds: list[int]) -> int:
+        """Fork the worker, and its broker if it needs one."""
+        if seal is None or not seal.brokered:
+            pid = os.fork()
+            if pid == 0:
+                self._become_worker(order, seal, fds, None)
+            self._workers[pid] = order.worker
+            return pid
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            helper = os.fork()
+            if helper == 0:
+                self._become_broker(order, ours)
+            self._helpers.add(helper)
+            pid = os.fork()
+            if pid == 0:
+                self._become_worker(order, seal, fds, theirs)
+            self._workers[pid] = order.worker
+            return pid
+
+    def _become_broker(self, order: Start, end: socket.socket) -> NoReturn:
         status = 70
         try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._shed()
+            _call_myself(f"{order.source} net")
+            os.closerange(3, end.fileno())
+            os.closerange(end.fileno() + 1, 65_536)
+            die_with_parent(self._pid, signal.SIGKILL)
+            broker.main(end, order.launch.confinement.network)
+            status = 0
+        finally:
+            os._exit(status)
+
+    def _shed(self) -> None:
+        """In a child: be no forkserver any more."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _become_worker(self, order: Start, seal: Seal | None, fds: list[int], end: socket.socket | None) -> NoReturn:
+        status = 70
+        listener, recorder, output = fds
+        try:
+            self._shed()
             _call_myself(order.source)
-            apply(order.plan, parent=self._pid, keep=(listener, recorder), output=output)
+            memory = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)  # a sealed worker could not
+            keep = [listener, recorder, memory] + ([end.fileno()] if end is not None else [])
+            notices = apply(order.plan, seal, parent=self._pid, keep=keep, output=output)
+            if end is not None and notices is not None:
+                broker.hand_over(end, notices)
             from toolsd import worker
 
-            status = worker.run(order.source, order.launch, listener, recorder)
+            status = worker.run(order.source, order.launch, worker.Descriptors(listener, recorder, memory))
         except BaseException:  # noqa: BLE001  # nothing may leave a forked child by return
             traceback.print_exc()
         finally:
@@ -198,6 +247,7 @@ class _Forkserver:
                 break
             if pid == 0:
                 break
+            self._helpers.discard(pid)
             worker = self._workers.pop(pid, None)
             if worker is not None:
                 cpu = usage.ru_utime + usage.ru_stime
@@ -209,12 +259,13 @@ class _Forkserver:
     def _kill_orphans(self) -> None:
         """Kill the children that are not workers. Theirs become ours when they die, and the next SIGCHLD comes here."""
         for pid in _children(self._pid):
-            if pid not in self._workers:
+            if pid not in self._workers and pid not in self._helpers:
                 with contextlib.suppress(PermissionError):  # it runs as somebody else; only root's workers can do that
                     os.kill(pid, signal.SIGKILL)  # ours and not reaped, so the number cannot be another's
 
     def _kill_everything(self) -> None:
         self._workers.clear()
+        self._helpers.clear()
         end = time.monotonic() + _FAREWELL
         while time.monotonic() < end:
             self._kill_orphans()

@@ -6,7 +6,7 @@ is never shown: `env` holds resolved secrets.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,6 +20,30 @@ class Limits(msgspec.Struct, frozen=True):
     cpu_time: float | None = None
     open_files: int = 256
     file_size: int | None = None
+    threads: int | None = None
+    processes: int = 1
+    scratch_size: int | None = None
+
+
+class Network(msgspec.Struct, frozen=True):
+    """What a source may connect to. For kind `connect`, (host, port) pairs; a host is a name or a literal address."""
+
+    kind: Literal["none", "loopback", "allow", "connect"] = "none"
+    connect: tuple[tuple[str, int], ...] = ()
+
+
+class Confinement(msgspec.Struct, frozen=True):
+    """What a source may do besides using its interpreter, its own files and its scratch directory. Real paths.
+
+    `mode` off means that nothing is confined at all.
+    """
+
+    mode: Literal["enforce", "off"] = "enforce"
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    exec: tuple[str, ...] = ()
+    network: Network = Network()
+    file_metadata: bool = False
 
 
 class ToolSettings(msgspec.Struct, frozen=True):
@@ -42,6 +66,7 @@ class Launch(msgspec.Struct, frozen=True):
     directory: str
     env: dict[str, str] = {}
     limits: Limits = Limits()
+    confinement: Confinement = Confinement()
     result_max: int = 128 * MiB
     tools: dict[str, ToolSettings] = {}
     options: dict[str, Any] = {}

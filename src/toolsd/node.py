@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from signal import SIGKILL
+from typing import Literal
 
 import msgspec
 import psutil  # type: ignore[import-untyped]
@@ -44,7 +45,9 @@ from toolsd.leftovers import kill_marked
 from toolsd.link import Link
 from toolsd.oom import OomKills
 from toolsd.processes import ForkserverProcess, Output, close_all, diagnose, send_signal
-from toolsd.sandbox import plan_for
+from toolsd.sandbox import scratch
+from toolsd.sandbox.plan import plan_for
+from toolsd.sandbox.verdict import Seen, judge
 
 # Starts that may be on their way to the forkserver at once: enough to keep it busy, and few descriptors in flight
 # (unix(7), ETOOMANYREFS).
@@ -55,6 +58,8 @@ _LAST_WORDS, _LOOK = 0.25, 0.002
 _AUTOPSY, _AUTOPSY_STEP = 0.2, 0.005
 # When a cancel signal is repeated: after so many seconds first, then after twice as many, up to the slowest.
 _CANCEL_AGAIN, _CANCEL_SLOWEST = 0.01, 1.0
+# How often scratch directories with a limit are looked at. Seconds.
+_POLL = 0.25
 # How long a worker may outlive its link. Longer than an exit takes to be reported.
 _LINGER = 1.0
 # How long the forkserver may take to kill everything and leave, in `close`.
@@ -83,6 +88,7 @@ class _Worker:
         self.pid: int | None = None
         self.pidfd = -1
         self.reason: KillReason | None = None
+        self.polled: Literal["scratch"] | None = None  # the polled limit for which it was killed
         self.ended = False
         self.unsent: dict[int, int] = {}
         self.timer: asyncio.TimerHandle | None = None
@@ -126,6 +132,7 @@ class Node:
         self._forkserver: ForkserverProcess | None = None
         self._forkserver_gone = asyncio.Event()
         self._wake_forkserver()
+        self._polling = loop.call_later(_POLL, self._poll)
 
     def execute(self, instruction: Instruction) -> None:
         """Carry out a worker instruction; others are none of the node's business and are a `TypeError`."""
@@ -170,6 +177,7 @@ class Node:
         if self._closing:
             return
         self._closing = True
+        self._polling.cancel()
         self._queue.clear()
         if self._forkserver is not None:
             self._forkserver.close()
@@ -292,6 +300,31 @@ class Node:
         if self._workers.get(worker.order.worker) is worker and not worker.ended and batch in worker.link.batches:
             send_signal(worker.pidfd, signals.CANCEL)
             self._loop.call_later(again, self._signal_cancel, worker, batch, min(2 * again, _CANCEL_SLOWEST))
+
+    # --- limits that the kernel cannot hold -------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        """Look at the scratch directories that have a limit, on another thread, and once more after a while."""
+        watched = []
+        for number, worker in self._workers.items():
+            limit = worker.order.launch.limits.scratch_size
+            if limit is not None and not worker.ended:
+                watched.append((number, worker.scratch, limit))
+        if not watched:
+            self._polling = self._loop.call_later(_POLL, self._poll)
+            return
+        look = self._loop.run_in_executor(None, _beyond, watched)
+        look.add_done_callback(self._polled)
+
+    def _polled(self, look: asyncio.Future[list[int]]) -> None:
+        if self._closing or look.cancelled():
+            return
+        for number in look.result():
+            worker = self._workers.get(number)
+            if worker is not None and not worker.ended and worker.reason is None and worker.pidfd >= 0:
+                worker.polled = "scratch"
+                send_signal(worker.pidfd, SIGKILL)
+        self._polling = self._loop.call_later(_POLL, self._poll)
 
     # --- deaths -----------------------------------------------------------------------------------------------------
 
@@ -428,10 +461,22 @@ def _account(worker: _Worker, report: Exited | None, oom: str | None) -> ExitRep
         if running is None and seen.running is not None:
             running, elapsed = flying.tools[seen.running], seen.elapsed
         elapsed = seen.elapsed if elapsed is None else elapsed
+    limits = worker.order.launch.limits
+    death = Seen(
+        exit_code=exit_code,
+        signal=signal,
+        cpu=report.cpu if report is not None else 0.0,
+        cpu_limit=limits.cpu_time,
+        peak_rss=report.peak_rss if report is not None else None,
+        memory=limits.memory,
+        oom=oom,
+        polled=worker.polled,
+    )
     return ExitReport(
         exit_code=exit_code,
         signal=signal,
         reason=worker.reason,
+        verdict=judge(death) if worker.reason is None and report is not None else None,
         oom=oom,
         peak_rss=report.peak_rss if report is not None else None,
         stderr_tail=worker.output.tail,
@@ -440,6 +485,11 @@ def _account(worker: _Worker, report: Exited | None, oom: str | None) -> ExitRep
         running=running,
         elapsed=elapsed,
     )
+
+
+def _beyond(watched: list[tuple[int, str, int]]) -> list[int]:
+    """The workers whose scratch directory is larger than its limit."""
+    return [number for number, directory, limit in watched if scratch.used(directory, limit) > limit]
 
 
 def _remove(directory: str) -> None:

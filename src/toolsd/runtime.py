@@ -19,6 +19,7 @@ import socket
 import stat
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -34,15 +35,20 @@ _NAME_ROOM = 24
 _SWEEP_AGE = 60.0
 
 
+def location(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where this user's runtime directory is: `$XDG_RUNTIME_DIR/toolsd`, else `/tmp/toolsd-UID`."""
+    base = environ.get("XDG_RUNTIME_DIR", "")
+    # A relative value is invalid and to be ignored (XDG Base Directory Specification, "Environment variables").
+    return Path(base, "toolsd") if base.startswith("/") else Path(f"/tmp/toolsd-{os.getuid()}")
+
+
 def directory() -> Path:
-    """This user's runtime directory, made when missing: `$XDG_RUNTIME_DIR/toolsd`, else `/tmp/toolsd-UID`.
+    """This user's runtime directory, made when missing.
 
     Raises:
         ConfigError: it is a symlink, not a directory, another user's, or open to others.
     """
-    base = os.environ.get("XDG_RUNTIME_DIR", "")
-    # A relative value is invalid and to be ignored (XDG Base Directory Specification, "Environment variables").
-    path = Path(base, "toolsd") if base.startswith("/") else Path(f"/tmp/toolsd-{os.getuid()}")
+    path = location()
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:

@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolsd import codec, flight, signals, transport
 from toolsd.errors import LocalProtocolError
@@ -60,17 +60,25 @@ _decoder = codec.Decoder(TO_WORKER)
 _in_batch: contextvars.ContextVar[RunningBatch | None] = contextvars.ContextVar("batch", default=None)
 
 
-def run(source: str, launch: Launch, listener: int, recorder: int) -> int:
+class Descriptors(NamedTuple):
+    """What a worker inherits: its listening socket, its flight recorder, and /proc/self/status, opened before."""
+
+    listener: int
+    recorder: int
+    memory: int
+
+
+def run(source: str, launch: Launch, fds: Descriptors) -> int:
     """Be a worker until the end; gives the exit status. Called in a process that the sandbox has confined."""
     sys.argv = [launch.path]
     for stream in (sys.stdout, sys.stderr):  # what is printed before a death should be seen
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    writer = flight.Writer(recorder)
-    faulthandler.enable(file=recorder)
-    faulthandler.register(signals.STACKS, file=recorder, all_threads=True)
+    writer = flight.Writer(fds.recorder)
+    faulthandler.enable(file=fds.recorder)
+    faulthandler.register(signals.STACKS, file=fds.recorder, all_threads=True)
     ctx = transport.context(sockets=8)
-    socket = transport.inherited_dealer(ctx, listener, "ipc:///worker")
-    worker = _Worker(launch, writer, socket)
+    socket = transport.inherited_dealer(ctx, fds.listener, "ipc:///worker")
+    worker = _Worker(launch, writer, socket, fds.memory)
     try:
         return worker.live(source)
     except SystemExit as leaving:
@@ -81,14 +89,14 @@ def run(source: str, launch: Launch, listener: int, recorder: int) -> int:
 
 
 class _Worker:
-    def __init__(self, launch: Launch, writer: flight.Writer, socket: transport.Socket) -> None:
+    def __init__(self, launch: Launch, writer: flight.Writer, socket: transport.Socket, memory: int) -> None:
         self._launch = launch
         self._writer = writer
         self._socket = socket
         # How a message goes out; a loop puts its port's way here, for a send can swallow what the loop waits for.
         self.put: Callable[[list[Any]], bool] = partial(transport.send, socket)
         self._main = threading.get_ident()
-        self._memory = Memory(launch.limits.memory)
+        self._memory = Memory(memory, launch.limits.memory)
         self._batch: RunningBatch | None = None  # the one that blocks the main thread
         self._shielded = False  # the main thread is in the middle of a message
         self._deferred = False

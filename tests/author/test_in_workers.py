@@ -21,7 +21,7 @@ source = toolsd.Source("plain")
 
 @source.on_close
 def leave() -> None:
-    with open(os.path.join(os.path.dirname(__file__), "closed"), "w") as file:
+    with open(os.path.join(os.path.dirname(__file__), "out", "closed"), "w") as file:
         file.write("plain")
 
 @source.tool
@@ -64,7 +64,7 @@ async def begin() -> None:
 @source.on_close
 async def leave() -> None:
     await asyncio.sleep(0)
-    with open(os.path.join(os.path.dirname(__file__), "left"), "w") as file:
+    with open(os.path.join(os.path.dirname(__file__), "out", "left"), "w") as file:
         file.write("loop")
 
 @source.tool
@@ -96,6 +96,7 @@ def single() -> int:
 
 CONFIG = """
 [defaults]
+permissions.write = ["out"]
 cancel_grace = "20s"
 
 [source.plain]
@@ -113,6 +114,7 @@ max_batches = 4
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sources")
+    (folder / "out").mkdir()
     for name, text in (("plain.py", PLAIN), ("loop.py", LOOP), ("toolsd.toml", CONFIG)):
         (folder / name).write_text(text)
     return folder
@@ -190,11 +192,12 @@ def test_a_reentrant_source_holds_two_turns_at_a_time(client: toolsd.Client) -> 
 
 
 def test_closing_runs_the_hooks(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
     for name in ("plain.py", "loop.py", "toolsd.toml"):
         (tmp_path / name).write_text((folder / name).read_text())
     with toolsd.local(tmp_path / "toolsd.toml") as client:
         results = client.run([("reports", {}), ("meets", {}), ("single", {})])
         assert all(result.ok for result in results)
         client.stop()
-    assert (tmp_path / "closed").read_text() == "plain"
-    assert (tmp_path / "left").read_text() == "loop"
+    assert (tmp_path / "out" / "closed").read_text() == "plain"
+    assert (tmp_path / "out" / "left").read_text() == "loop"

@@ -180,11 +180,14 @@ def socket() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[Daemon]:
+def serving(shared: Path) -> Iterator[Daemon]:
+    """`shared` is where its tools may write, besides their scratch."""
     with tempfile.TemporaryDirectory(prefix="s-") as directory:
         Path(directory, "shop.py").write_text(WORKSHOP)
         file, socket = Path(directory, "toolsd.toml"), f"{directory}/s"
-        file.write_text('[source.shop]\nkind = "python"\npath = "shop.py"\nstop_timeout = "1s"\n')
+        file.write_text(
+            f'[source.shop]\nkind = "python"\npath = "shop.py"\nstop_timeout = "1s"\npermissions.write = ["{shared}"]\n'
+        )
         running = Running("serve", "-c", file, "--socket", socket)
         try:
             yield Daemon(running, file, socket, running.line(), partial(run, "--socket", socket))
@@ -193,16 +196,16 @@ def serving() -> Iterator[Daemon]:
 
 
 @pytest.fixture(scope="package")
-def shop() -> Iterator[Daemon]:
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """One daemon for all tests that do not end it."""
-    with serving() as daemon:
+    with serving(tmp_path_factory.getbasetemp()) as daemon:
         yield daemon
 
 
 @pytest.fixture
-def daemon() -> Iterator[Daemon]:
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
     """A daemon that the test may end."""
-    with serving() as daemon:
+    with serving(tmp_path) as daemon:
         yield daemon
 
 

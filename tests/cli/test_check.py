@@ -29,7 +29,7 @@ def test_the_examples_are_good(toolsd: Toolsd) -> None:
     checked = toolsd("check", "-c", EXAMPLES / "toolsd.toml")
     assert (checked.status, checked.err) == (0, "")
     rows = [line.split(maxsplit=2) for line in checked.out.splitlines()]
-    assert ["source.files.start", "eager", "[source.files], line 13"] in rows
+    assert ["source.files.start", "eager", "[source.files], line 14"] in rows
     assert ["source.notes.batch_timeout", "1m", "[defaults], line 6"] in rows
     assert ["source.notes.replicas", "1", "default"] in rows
     assert "files: ok, find_files, search_text, read_file, wait_for_file" in checked.out
@@ -138,9 +138,12 @@ def test_secrets_are_not_shown(toolsd: Toolsd, tmp_path: Path) -> None:
 def test_a_signal_ends_it_and_its_workers(
     start: Callable[..., Running], tmp_path: Path, number: int, status: int
 ) -> None:
-    hangs = f"import os, time\nopen({str(tmp_path / 'started')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n"
-    checking = start("check", "-c", write(tmp_path, {"hangs": hangs}))
-    worker = int(appeared(tmp_path / "started"))
+    (tmp_path / "out").mkdir()
+    hangs = (
+        f"import os, time\nopen({str(tmp_path / 'out' / 'started')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n"
+    )
+    checking = start("check", "-c", write(tmp_path, {"hangs": hangs}, 'permissions.write = ["out"]\n'))
+    worker = int(appeared(tmp_path / "out" / "started"))
     checking.signal(number)
     ended = checking.end()
     assert (ended.status, ended.out, ended.err) == (status, "", "toolsd: interrupted\n")

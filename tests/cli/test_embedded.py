@@ -50,10 +50,11 @@ def test_a_signal_takes_the_workers_along(
     start: Callable[..., Running], tmp_path: Path, number: int, status: int
 ) -> None:
     (tmp_path / "shop.py").write_text(WORKSHOP)
-    (tmp_path / "t.toml").write_text('[source.shop]\nkind = "python"\npath = "shop.py"\n')
-    arguments = json.dumps({"started": str(tmp_path / "started"), "until": str(tmp_path / "never")})
+    (tmp_path / "out").mkdir()
+    (tmp_path / "t.toml").write_text('[source.shop]\nkind = "python"\npath = "shop.py"\npermissions.write = ["out"]\n')
+    arguments = json.dumps({"started": str(tmp_path / "out" / "started"), "until": str(tmp_path / "out" / "never")})
     calling = start("call", "-c", tmp_path / "t.toml", "hold", arguments)
-    worker = int(appeared(tmp_path / "started"))
+    worker = int(appeared(tmp_path / "out" / "started"))
     calling.signal(number)
     assert calling.end().status == status
     assert not psutil.pid_exists(worker)

@@ -105,7 +105,7 @@ class Gate:
 
 @pytest.fixture
 def gate() -> Iterator[Gate]:
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=WORKSHOP / "gates") as directory:  # where the sources may write
         yield Gate(Path(directory))
 
 

@@ -43,7 +43,7 @@ source = toolsd.Source("closing")
 
 @source.on_close
 def leave():
-    pathlib.Path(__file__).with_name("closed").touch()
+    pathlib.Path(__file__).with_name("out").joinpath("closed").touch()
 
 @source.tool
 def where():
@@ -59,14 +59,17 @@ def naps(ready: str):
 @pytest.fixture
 def closing(tmp_path: Path) -> Path:
     (tmp_path / "closing.py").write_text(CLOSING)
-    (tmp_path / "toolsd.toml").write_text('[source.closing]\nkind = "python"\npath = "closing.py"\n')
+    (tmp_path / "out").mkdir()
+    (tmp_path / "toolsd.toml").write_text(
+        '[source.closing]\nkind = "python"\npath = "closing.py"\npermissions.write = ["out"]\n'
+    )
     return tmp_path
 
 
 def test_sources_close_with_the_client(closing: Path) -> None:
     with toolsd.local(closing / "toolsd.toml") as client:
         worker = client.call("where").content
-    assert (closing / "closed").exists()
+    assert (closing / "out" / "closed").exists()
     assert not alive(worker)
 
 
@@ -90,7 +93,7 @@ if sys.argv[2] != "ends":
             check=False,
         )
         assert (ran.returncode, ran.stderr) == (0, "")
-        (closing / "closed").unlink()
+        (closing / "out" / "closed").unlink()
 
 
 def test_what_runs_when_the_client_closes_is_cancelled_and_the_source_closes(closing: Path) -> None:
@@ -99,17 +102,17 @@ def test_what_runs_when_the_client_closes_is_cancelled_and_the_source_closes(clo
 
     def naps() -> None:
         try:
-            client.call("naps", {"ready": str(closing / "ready")})
+            client.call("naps", {"ready": str(closing / "out" / "ready")})
         except toolsd.ToolsdError as error:
             raised.append(error)
 
     thread = threading.Thread(target=naps)
     thread.start()
-    eventually((closing / "ready").exists, "the tool runs")
+    eventually((closing / "out" / "ready").exists, "the tool runs")
     client.close()
     thread.join(PATIENCE)
     assert [type(error) for error in raised] == [UsageError]
-    assert (closing / "closed").exists()
+    assert (closing / "out" / "closed").exists()
 
 
 def test_async() -> None:
@@ -145,7 +148,7 @@ def test_a_required_source_that_does_not_start_fails_the_start(tmp_path: Path) -
 
 def test_a_broken_source_harms_only_its_own_calls(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import no_such_module_at_all\n")
-    text = CONFIG.read_text().replace('path = "', f'path = "{WORKSHOP}/')
+    text = CONFIG.read_text().replace('path = "', f'path = "{WORKSHOP}/').replace("gates", f"{WORKSHOP}/gates")
     (tmp_path / "toolsd.toml").write_text(text + "\n[source.x]\nkind = 'python'\npath = 'broken.py'\n")
     with toolsd.local(tmp_path / "toolsd.toml") as client:
         assert client.call("echo", {"text": "fine"}).text == "fine"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from toolsd import (
 from toolsd.client import CallReport
 from toolsd.streams import StreamBudget
 
-from .conftest import Daemon, Gate
+from .conftest import WORKSHOP, Daemon, Gate
 
 
 def delta(index: int, id_: str | None = None, name: str | None = None, arguments: str | None = None) -> dict[str, Any]:
@@ -139,14 +140,13 @@ def test_many_large_arguments_in_one_turn(client: Client) -> None:
 @settings(max_examples=40)
 @given(st.permutations(range(6)), st.booleans())
 def test_results_are_in_call_order_for_every_order_of_finishing(
-    daemon: Daemon, tmp_path_factory: pytest.TempPathFactory, ranks: list[int], streaming: bool
+    daemon: Daemon, ranks: list[int], streaming: bool
 ) -> None:
     """Call n finishes as number `ranks[n]`, over two sources."""
-    directory = tmp_path_factory.mktemp("order")
-    calls = [
-        ("step", {"directory": str(directory), "number": rank, "text": f"call {n}"}) for n, rank in enumerate(ranks)
-    ]
-    with toolsd.connect(daemon.address) as client:
+    with TemporaryDirectory(dir=WORKSHOP / "gates") as directory, toolsd.connect(daemon.address) as client:
+        calls = [
+            ("step", {"directory": directory, "number": rank, "text": f"call {n}"}) for n, rank in enumerate(ranks)
+        ]
         turn = client.turn()
         turn.observe([delta(n, f"id{n}", tool, json.dumps(arguments)) for n, (tool, arguments) in enumerate(calls)])
         if streaming:

@@ -14,7 +14,7 @@ from toolsd.config import Config, ConfigMistakes
 from toolsd.config.schema import SHARED, SOURCE, flat
 from toolsd.core.model import SourceSpec
 from toolsd.errors import ConfigError
-from toolsd.launch import Launch
+from toolsd.launch import Confinement, Launch, Network
 
 SOURCE_LINES = '[source.notes]\nkind = "python"\npath = "notes.py"\n'
 
@@ -68,13 +68,18 @@ def test_every_option_can_be_set(tmp_path: Path) -> None:
         "cancel_grace": '"3s"', "stop_timeout": '"4s"', "queue.turns": "5", "queue.wait": '"6s"',
         "on_crash": '"fail_calls"', "restart.backoff": '"1s..2s"', "restart.max": "7", "restart.within": '"8s"',
         "restart.stable_after": '"9s"', "restart.cool_down": '"10s"', "limits.memory": '"1GiB"',
-        "limits.cpu_time": '"11s"', "limits.open_files": "64", "limits.file_size": '"1MiB"',
+        "limits.cpu_time": '"11s"', "limits.open_files": "64", "limits.file_size": '"1MiB"', "limits.threads": "12",
+        "limits.processes": "2", "limits.scratch_size": '"1MiB"',
+        "permissions.mode": '"off"', "permissions.preset": '["pure"]', "permissions.read": '["/usr/share"]',
+        "permissions.write": '["@scratch"]', "permissions.exec": '["/usr/bin"]', "permissions.network": '"loopback"',
+        "permissions.file_metadata": "true",
         "result_max": '"1KiB"', "env_pass": '["HOME"]', "required": "true", "affinity": '"session"',
     }  # fmt: skip
     assert written.keys() == flat(SOURCE).keys() - {"kind", "path"}
     text = SOURCE_LINES + "".join(f"{key} = {value}\n" for key, value in written.items())
     text += "[source.notes.tool.save]\ntimeout = '13s'\nidempotent = true\n"
-    loaded = load(tmp_path, text, HOME="/h", PATH="/p")
+    (tmp_path / "toolsd.toml").write_text(text)
+    loaded = config.load(tmp_path / "toolsd.toml", {"HOME": "/h", "PATH": "/p"}, allow_unsandboxed=True)
     (spec,) = loaded.sources
     assert (spec.start, spec.replicas, spec.max_batches, spec.required, spec.affinity) == (
         "eager",
@@ -89,6 +94,31 @@ def test_every_option_can_be_set(tmp_path: Path) -> None:
     assert (spec.launch.tools["save"].timeout, spec.launch.tools["save"].idempotent) == (13.0, True)
     set_here = {setting.key for setting in loaded.settings if setting.origin.startswith("[source.")}
     assert {f"source.notes.{key}" for key in written} <= set_here
+
+
+def test_permissions_are_resolved_and_refused_by_line(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "key").touch()
+    good = SOURCE_LINES + 'permissions = { read = ["data"], network = { connect = ["api.example.org:443"] } }\n'
+    assert load(tmp_path, good).sources[0].launch.confinement == Confinement(
+        read=(str(tmp_path / "data"),), network=Network("connect", (("api.example.org", 443),))
+    )
+    found = mistakes(
+        tmp_path,
+        SOURCE_LINES + 'env = { T = { from_file = "key" } }\n[source.notes.permissions]\nread = ["key"]\n'
+        + 'network = "all"\nmode = "off"\n[source.more]\nkind = "python"\npath = "m.py"\npermissions.write = ["."]\n'
+        + 'permissions.devices = []\n',
+    )  # fmt: skip
+    lines = {key: line for key, (line, *_) in found.items() if "permissions" in key}
+    at = "source.notes.permissions."
+    assert lines == {
+        f"{at}read": 6,
+        f"{at}network": 7,
+        f"{at}mode": 8,
+        "source.more.permissions.write": 12,
+        "source.more.permissions.devices": 13,
+    }
+    assert "--allow-unsandboxed" in found[f"{at}mode"][2]
 
 
 def test_many_mistakes_at_once_each_with_its_line(tmp_path: Path) -> None:

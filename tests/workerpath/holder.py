@@ -9,14 +9,14 @@ import asyncio
 import json
 import sys
 
-from workerbench import HIDE, bench
+from workerbench import HIDE, SPAWNING, bench
 
 
 async def main() -> None:
     async with bench() as made:
         pids = [made.node._forkserver.pid]
         for _ in range(3):
-            worker = await made.start()
+            worker = await made.start(**SPAWNING)
             pids.append(await made.pid(worker))
             pids += map(int, (await made.run(worker, HIDE)).split())
             made.send(worker, ("sleep", "600"))

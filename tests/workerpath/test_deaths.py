@@ -9,7 +9,7 @@ import time
 
 import psutil
 import pytest
-from workerbench import HIDE, gone, started
+from workerbench import HIDE, SPAWNING, gone, started
 
 from toolsd.core.events import (
     BatchFinished,
@@ -124,7 +124,7 @@ def test_last_words_of_a_worker_that_leaves_by_itself_arrive(play):
 @pytest.mark.parametrize("how", ["kill", "crash", "stop"])
 def test_nothing_a_worker_started_outlives_it(play, how):
     async def scenario(bench):
-        worker = await bench.start()
+        worker = await bench.start(**SPAWNING)
         pids = [int(pid) for pid in (await bench.run(worker, HIDE)).split()]
         assert len(pids) >= 2  # the daemonised grandchild became the worker's own: it is a subreaper
         if how == "kill":
@@ -334,7 +334,7 @@ def test_two_hundred_kills_in_a_row(play):
 
 def test_the_forkserver_may_die_too(play):
     async def scenario(bench):
-        workers = [await bench.start() for _ in range(3)]
+        workers = [await bench.start(**SPAWNING) for _ in range(3)]
         assert psutil.Process(bench.node._forkserver.pid).num_threads() == 1  # or forking it would not be sound
         pids = [await bench.pid(worker) for worker in workers]
         pids.append(int(await bench.run(workers[1], "import subprocess; out = subprocess.Popen(['sleep', '600']).pid")))

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from workerbench import HIDE, gone, lives
+from workerbench import HIDE, SPAWNING, gone, lives
 
 
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "end"])
@@ -40,7 +40,7 @@ def test_nothing_outlives_the_holder_by_two_seconds(how, tmp_path, monkeypatch):
 
 def test_a_forkserver_that_is_told_to_leave_takes_everything_with_it(play):
     async def scenario(bench):
-        worker = await bench.start()
+        worker = await bench.start(**SPAWNING)
         pids = [int(pid) for pid in (await bench.run(worker, HIDE)).split()]
         os.kill(bench.node._forkserver.pid, signal.SIGTERM)
         await bench.exit(worker)

@@ -27,7 +27,7 @@ from toolsd.core.events import (
 )
 from toolsd.core.instructions import KillWorker, Note, SendBatch, StartWorker
 from toolsd.core.model import Call, ExitReport
-from toolsd.launch import Launch, Limits
+from toolsd.launch import Confinement, Launch, Limits
 from toolsd.node import Node
 
 KINDS = str(Path(__file__).parent / "kinds")
@@ -69,9 +69,11 @@ class Bench:
         return lambda event: isinstance(event, kinds) and event.worker == worker
 
     def begin(self, *, limits: Limits | None = None, env: dict[str, str] | None = None, max_batches: int = 1,
-              kind: str = "probe", **options: Any) -> int:  # fmt: skip
+              confinement: Confinement | None = None, kind: str = "probe", **options: Any) -> int:  # fmt: skip
         worker = next(self._numbers)
-        launch = Launch(kind, "/nowhere", "/", env or {}, limits or Limits(), options=options)
+        launch = Launch(
+            kind, "/nowhere", "/", env or {}, limits or Limits(), confinement or Confinement(), options=options
+        )
         self.node.execute(StartWorker(worker, "probe", 0, launch, max_batches))
         return worker
 
@@ -158,19 +160,26 @@ async def started(bench, worker: int, batch: int) -> None:
     await asyncio.sleep(0.02)  # let it get from "started" into the tool
 
 
-# Python for the `run` tool: hides a daemonised grandchild and leaves a child; gives the pids of all.
+# What a source needs that starts programs.
+SPAWNING: dict[str, Any] = {"limits": Limits(processes=8), "confinement": Confinement(exec=("/usr/bin",))}
+# For looking at what only the hygiene before the seal does, by ways that the seal closes.
+UNSEALED = Confinement(mode="off")
+
+# Python for the `run` tool: hides a daemonised grandchild and leaves a child; gives the pids of both.
 HIDE = """
+reading, writing = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        os.setsid(); os.chdir('/'); os.closerange(0, 3)
+        os.write(writing, b'%d ' % os.getpid())
+        os.setsid(); os.chdir('/'); os.closerange(0, 3); os.close(reading); os.close(writing)
         os.environ.clear()
         time.sleep(600)
     os._exit(0)
 child = os.fork()
 if child == 0:
     time.sleep(600)
-time.sleep(0.05)
-with open(f'/proc/{os.getpid()}/task/{os.getpid()}/children') as f:
-    out = f.read()
+os.wait3(0)
+out = f'{child} {os.read(reading, 100).decode()}'
+os.close(reading); os.close(writing)
 """

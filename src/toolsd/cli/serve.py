@@ -72,7 +72,10 @@ def _refusal(failed: list[SourceView]) -> ConfigError | None:
 @click.command()
 @json_option
 @global_options
-def command() -> int:
+@click.option(
+    "--allow-unsandboxed", is_flag=True, help='Let sources whose mode is "off" run with all rights of this user.'
+)
+def command(allow_unsandboxed: bool) -> int:
     """Run the daemon in the foreground until SIGTERM, Ctrl-C or `toolsd stop`.
 
     Prints one line when it is ready. The first signal lets running turns finish, the second one ends it at once.
@@ -80,7 +83,7 @@ def command() -> int:
     from toolsd import daemon
 
     options = settings()
-    loaded = config.load(options.config)
+    loaded = config.load(options.config, allow_unsandboxed=allow_unsandboxed)
     logs.to_stderr(options.verbosity)
     start = _Start()
     status = daemon.serve(

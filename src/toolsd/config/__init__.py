@@ -22,7 +22,7 @@ import msgspec
 from toolsd.config.positions import Path as Place
 from toolsd.config.positions import positions
 from toolsd.config.reader import Mistake, Reader
-from toolsd.config.resolve import Daemon, Resolver, Setting
+from toolsd.config.resolve import Daemon, Resolver, Setting, user_directory
 from toolsd.core.model import SourceSpec
 from toolsd.errors import ConfigError
 
@@ -59,8 +59,7 @@ def find(environ: Mapping[str, str] = os.environ) -> Path:
     Raises:
         ConfigError: there is none; names the places.
     """
-    home = environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()
-    places = (Path(FILE_NAME), Path(home, "toolsd", FILE_NAME))
+    places = (Path(FILE_NAME), user_directory(environ) / FILE_NAME)
     for place in places:
         if place.exists():
             return place
@@ -70,8 +69,13 @@ def find(environ: Mapping[str, str] = os.environ) -> Path:
     )
 
 
-def load(file: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> Config:
-    """Read `file` (or the one `find` finds).
+def load(
+    file: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    allow_unsandboxed: bool = False,
+) -> Config:
+    """Read `file` (or the one `find` finds). Without `allow_unsandboxed`, a source whose mode is off is a mistake.
 
     Raises:
         ConfigMistakes: it has mistakes; all that could be found are in it.
@@ -84,7 +88,7 @@ def load(file: str | os.PathLike[str] | None = None, environ: Mapping[str, str] 
         raise _json_refused(name, text)
     tables, lines = _parse(text, name)
     reader = Reader(lines)
-    resolver = Resolver(reader, path, environ)
+    resolver = Resolver(reader, path, environ, allow_unsandboxed)
     daemon, sources = resolver.document(tables)
     if reader.mistakes:
         in_order = sorted(reader.mistakes, key=lambda mistake: mistake.line or 0)

@@ -14,13 +14,15 @@ from typing import Any
 
 import msgspec
 
+from toolsd import runtime
 from toolsd.config import schema
 from toolsd.config.positions import Path
 from toolsd.config.reader import Reader, dotted
 from toolsd.config.schema import Keys
 from toolsd.config.secrets import Environment
 from toolsd.core.model import Restart, SourceSpec
-from toolsd.launch import Launch, Limits, ToolSettings
+from toolsd.launch import Confinement, Launch, Limits, ToolSettings
+from toolsd.sandbox import places, policy
 
 _SOURCE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
@@ -47,14 +49,29 @@ class Daemon(msgspec.Struct, frozen=True):
     stop_timeout: float = 20.0
 
 
+def user_directory(environ: Mapping[str, str]) -> FilePath:
+    """Where this user's configuration, and what else is theirs alone, lies."""
+    home = environ.get("XDG_CONFIG_HOME") or FilePath("~/.config").expanduser()
+    return FilePath(home, "toolsd")
+
+
 class Resolver:
     """Owns the settings of one document while it is resolved."""
 
-    def __init__(self, reader: Reader, file: FilePath, environ: Mapping[str, str]) -> None:
+    def __init__(self, reader: Reader, file: FilePath, environ: Mapping[str, str], allow_unsandboxed: bool) -> None:
         self.settings: list[Setting] = []
         self._reader = reader
         self._directory = file.parent
         self._env = Environment(reader, file.parent, environ)
+        self._allow_unsandboxed = allow_unsandboxed
+        self._around = policy.Surroundings(
+            directory=str(file.parent),
+            home=os.path.realpath(os.path.expanduser("~")),
+            runtime=os.path.realpath(runtime.location(environ)),
+            config=os.path.realpath(file),
+            private=(os.path.realpath(user_directory(environ)),),
+            code=places.code(),
+        )
 
     def document(self, tables: dict[str, Any]) -> tuple[Daemon, tuple[SourceSpec, ...]]:
         """Everything in the file. Mistakes go to the reader; a source that has one is still looked at whole."""
@@ -68,6 +85,9 @@ class Resolver:
         if not sources and not reader.mistakes:
             hint = 'add a table such as [source.notes] with kind = "python" and path = "notes.py"'
             reader.mistake((), "there is no source in this file", hint)
+        self._around = msgspec.structs.replace(
+            self._around, private=(*self._around.private, *self._env.secret_files(sources))
+        )
         specs = [self._source(name, table, defaults) for name, table in sources.items()]
         return daemon, tuple(spec for spec in specs if spec is not None)
 
@@ -101,6 +121,7 @@ class Resolver:
                 directory=str(self._directory),
                 env=env,
                 limits=Limits(**_below("limits.", values)),
+                confinement=self._confinement(path, own, _below("permissions.", values)),
                 result_max=values["result_max"],
                 tools=tools,
             ),
@@ -109,6 +130,17 @@ class Resolver:
             queue_wait=values["queue.wait"],
             **{key: values[key] for key in SourceSpec.__struct_fields__ if key in values},
         )
+
+    def _confinement(self, path: Path, own: dict[str, Any], values: dict[str, Any]) -> Confinement:
+        if values["mode"] == "off" and not self._allow_unsandboxed:
+            hint = 'start with --allow-unsandboxed too, or take mode = "off" out'
+            self._reader.mistake((*path, "permissions", "mode"), "a source that is not confined needs two yeses", hint)
+        try:
+            return policy.resolve(policy.Permissions(**values), self._around)
+        except policy.PolicyError as error:
+            layer = path if f"permissions.{error.key}" in own else ("defaults",)
+            self._reader.mistake((*layer, "permissions", error.key), str(error))
+            return Confinement()
 
     def _layered(
         self, path: Path, keys: Keys, own: dict[str, Any], defaults: dict[str, Any], built_in: dict[str, Any]

@@ -12,7 +12,8 @@ from toolsd.codec import FRAME_MAX
 from toolsd.config import units
 from toolsd.config.units import Parser
 from toolsd.core.model import Restart, SourceSpec
-from toolsd.launch import Launch, Limits, MiB
+from toolsd.launch import Launch, Limits, MiB, Network
+from toolsd.sandbox import policy
 
 # What kinds of source this version can run: one folder of `toolsd_workers` each.
 KINDS = ("python",)
@@ -37,6 +38,17 @@ def _show_names(value: tuple[str, ...]) -> str:
     return ", ".join(value) or "(none)"
 
 
+def _network(value: Any) -> Network:
+    try:
+        return policy.parse_network(value)
+    except policy.PolicyError as error:
+        raise units.Unfit(str(error)) from error
+
+
+def _show_network(value: Network) -> str:
+    return ", ".join(f"{host}:{port}" for host, port in value.connect) or value.kind
+
+
 def _show_range(value: tuple[float, float]) -> str:
     return "..".join(units.format_duration(bound) for bound in value)
 
@@ -50,10 +62,11 @@ _MEMORY = Option(
     units.or_none(units.size_within(_LEAST_MEMORY, 2**50, "a worker's own runtime needs some memory")),
     units.format_size,
 )
-_FILE_SIZE = Option(units.or_none(units.size), units.format_size)
+_SIZE_OR_NONE = Option(units.or_none(units.size), units.format_size)
 # A frame holds an outcome and what says of which kind it is.
 _RESULT_MAX = Option(units.size_within(1, FRAME_MAX - MiB, "no message carries more"), units.format_size)
 _FLAG = Option(units.flag, _show_flag)
+_LIST = Option(units.texts, _show_names)
 
 DAEMON: Keys = {
     "socket": Option(units.text),
@@ -85,7 +98,19 @@ SHARED: Keys = {
         "memory": _MEMORY,
         "cpu_time": _DURATION_OR_NONE,
         "open_files": Option(units.whole(32, 1_048_576)),
-        "file_size": _FILE_SIZE,
+        "file_size": _SIZE_OR_NONE,
+        "threads": Option(units.or_none(units.whole(1, 100_000))),
+        "processes": Option(units.whole(1, 10_000)),
+        "scratch_size": _SIZE_OR_NONE,
+    },
+    "permissions": {
+        "mode": Option(units.one_of("enforce", "off")),
+        "preset": _LIST,
+        "read": _LIST,
+        "write": _LIST,
+        "exec": _LIST,
+        "network": Option(_network, _show_network),
+        "file_metadata": _FLAG,
     },
     "result_max": _RESULT_MAX,
     "env_pass": Option(units.names, _show_names),
@@ -110,6 +135,7 @@ SOURCE_TABLES = ("env", "tool")
 _spec = SourceSpec(name="")
 _restart = Restart()
 _limits = Limits()
+_permissions = policy.Permissions()
 
 # The value of each option (by dotted key) that neither the source nor `[defaults]` sets.
 BUILT_IN: dict[str, Any] = {
@@ -134,6 +160,10 @@ BUILT_IN: dict[str, Any] = {
     "limits.cpu_time": _limits.cpu_time,
     "limits.open_files": _limits.open_files,
     "limits.file_size": _limits.file_size,
+    "limits.threads": _limits.threads,
+    "limits.processes": _limits.processes,
+    "limits.scratch_size": _limits.scratch_size,
+    **{f"permissions.{key}": getattr(_permissions, key) for key in _permissions.__struct_fields__},
     "result_max": Launch(kind="", path="", directory="").result_max,
     "env_pass": ("PATH", "LANG", "LC_ALL", "TZ"),
 }

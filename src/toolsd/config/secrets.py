@@ -48,6 +48,17 @@ class Environment:
                 found[name] = entry
         return found
 
+    def secret_files(self, sources: dict[str, Any]) -> list[str]:
+        """Real paths of all files that sources take secrets from, well-formed or not: no source may be granted them."""
+        tables = (source.get("env") for source in sources.values() if isinstance(source, dict))
+        entries = (entry for table in tables if isinstance(table, dict) for entry in table.values())
+        files = (entry.get("from_file") for entry in entries if isinstance(entry, dict))
+        return [
+            os.path.realpath(self._directory / FilePath(file).expanduser())
+            for file in files
+            if isinstance(file, str) and file and "\0" not in file
+        ]
+
     def _plain(self, name: str, value: str, path: Path) -> tuple[str, str] | None:
         if _SECRET.search(name):
             hint = f'write {name} = {{ from_env = "{name}" }} or {{ from_file = "..." }}'

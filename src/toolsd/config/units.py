@@ -154,6 +154,13 @@ def text(value: Any) -> str:
     return value
 
 
+def texts(value: Any) -> tuple[str, ...]:
+    """A list of texts, none of them empty."""
+    if not isinstance(value, list):
+        raise Unfit(f"must be a list, not {shown(value)}", 'write ["..."]')
+    return tuple(text(entry) for entry in value)
+
+
 def names(value: Any) -> tuple[str, ...]:
     """A list of names of environment variables."""
     if not isinstance(value, list):

@@ -27,6 +27,7 @@ def evidence_of(
         pid=worker.pid,
         exit_code=exit.exit_code,
         signal=exit.signal,
+        verdict=exit.verdict,
         oom=exit.oom,
         peak_rss=exit.peak_rss,
         stderr_tail=exit.stderr_tail,
@@ -56,10 +57,20 @@ def _running(exit: ExitReport | None) -> str:
     return f" while it ran {exit.running!r}" if exit is not None and exit.running else ""
 
 
+# What a verdict (`sandbox.verdict`) adds to "was ended by SIGKILL".
+_VERDICTS = {
+    "cpu": ", its CPU time was used up (limits.cpu_time)",
+    "scratch": ", its scratch directory had grown beyond limits.scratch_size",
+    "forbidden_syscall": ", for a system call that the sandbox does not know",
+    "crash_near_memory_limit": ", near its memory limit (limits.memory)",
+    "killed_externally": ", and not by toolsd",
+}
+
+
 def crashed(worker: Worker, exit: ExitReport, elapsed: float) -> Failure:
     """A worker died by itself while it held a batch."""
     code = "worker_out_of_memory" if exit.oom else "worker_crashed"
-    why = f", out of memory ({exit.oom})" if exit.oom else ""
+    why = f", out of memory ({exit.oom})" if exit.oom else _VERDICTS.get(exit.verdict or "", "")
     return Failure(
         code=code,
         message=(

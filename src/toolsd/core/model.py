@@ -88,12 +88,14 @@ class ExitReport(Value, frozen=True):
 
     `states[batch]` gives the state of each of the batch's calls; `running` names the call that was executing.
     `reason` is set when *we* ended it (`deadline`, `cancel`, `stop`, `drain`, `protocol`, `start_timeout`), so that our
-    own kills are never called crashes. `oom` is the proof that memory was the cause, or `None`.
+    own kills are never called crashes. `verdict` is the one word of `sandbox.verdict` for an end nobody ordered. `oom`
+    is the proof that memory was the cause, or `None`.
     """
 
     exit_code: int | None = None
     signal: str | None = None
     reason: str | None = None
+    verdict: str | None = None
     oom: str | None = None
     peak_rss: int | None = None
     stderr_tail: str | None = None

@@ -1,10 +1,7 @@
-"""What a worker may do: a pure plan, made by the node, and its application in the worker.
+"""What a worker may do: decided by the node, proven in the forkserver, applied in the worker.
 
-`plan_for` decides, `apply` does. Nothing foreign runs in a worker before `apply` has returned, and nothing else in
-toolsd touches the kernel's confinement interfaces.
+`policy` (what people grant) and `plan` (environment, scratch, limits) decide and can be imported anywhere. `tier` and
+`canary` find out what this machine really enforces, `gate` admits a worker or refuses it. `apply` runs between the fork
+and the first line of foreign code; `seal` (with `privileges`, `landlock` and `seccomp`) is its last step, for good.
+`broker` connects in a worker's stead. Nothing else in toolsd touches the kernel's confinement interfaces.
 """
-
-from toolsd.sandbox.apply import apply, become_subreaper, die_with_parent
-from toolsd.sandbox.plan import Plan, plan_for
-
-__all__ = ["Plan", "apply", "become_subreaper", "die_with_parent", "plan_for"]

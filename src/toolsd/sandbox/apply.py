@@ -10,33 +10,28 @@ import resource
 import signal
 from collections.abc import Iterable
 
-from toolsd.launch import MiB
-from toolsd.sandbox import kernel
+from toolsd.sandbox import kernel, limits
 from toolsd.sandbox.plan import Plan
-
-# What a worker's address space may have beyond its memory limit: mapped files, and reservations that are never
-# touched (a malloc arena reserves 64 MiB, importing numpy 136 MiB).
-_RESERVED = 1024 * MiB
-# The CPU limit comes as SIGXCPU first, which names itself; the hard limit is SIGKILL for code that ignores it.
-_CPU_GRACE = 2
+from toolsd.sandbox.seal import Seal, enforce
 
 
 def die_with_parent(parent: int, death_signal: signal.Signals) -> None:
     """Get `death_signal` when the parent dies; leave at once if it is dead already (prctl(2), PR_SET_PDEATHSIG)."""
-    kernel.set_parent_death_signal(death_signal)
+    kernel.prctl(kernel.PARENT_DEATH_SIGNAL, death_signal)
     if os.getppid() != parent:
         os._exit(0)
 
 
 def become_subreaper() -> None:
     """Orphaned descendants of this process become its children, wherever they tried to hide."""
-    kernel.set_child_subreaper()
+    kernel.prctl(kernel.CHILD_SUBREAPER, 1)
 
 
-def apply(plan: Plan, *, parent: int, keep: Iterable[int], output: int) -> None:
-    """Confine the calling process.
+def apply(plan: Plan, seal: Seal | None, *, parent: int, keep: Iterable[int], output: int) -> int | None:
+    """Confine the calling process. Returns the descriptor on which a broker answers its connects, if it has one.
 
     Args:
+        seal: from `Gate.admit`; None for a source whose mode is off.
         parent: the pid that must still be our parent.
         keep: descriptors that stay open, besides 0, 1 and 2.
         output: becomes standard output and standard error.
@@ -51,8 +46,11 @@ def apply(plan: Plan, *, parent: int, keep: Iterable[int], output: int) -> None:
     _environment(plan.env)
     os.chdir(plan.scratch)
     become_subreaper()
-    _limits(plan)
-    kernel.set_no_new_privs()
+    limits.apply(plan.limits, own_uid=seal is not None and seal.uid is not None)
+    if seal is None:
+        kernel.prctl(kernel.NO_NEW_PRIVS, 1)
+        return None
+    return enforce(seal, parent)
 
 
 def _descriptors(keep: list[int], output: int) -> None:
@@ -70,25 +68,3 @@ def _descriptors(keep: list[int], output: int) -> None:
 def _environment(env: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(env)
-
-
-def _limits(plan: Plan) -> None:
-    limits = plan.limits
-    _lower(resource.RLIMIT_CORE, 0)
-    _lower(resource.RLIMIT_NOFILE, limits.open_files)
-    if limits.file_size is not None:
-        _lower(resource.RLIMIT_FSIZE, limits.file_size)
-    if limits.cpu_time is not None:
-        soft = max(1, round(limits.cpu_time))
-        _lower(resource.RLIMIT_CPU, soft, soft + _CPU_GRACE)
-    if limits.memory is not None:
-        _lower(resource.RLIMIT_DATA, limits.memory)
-        _lower(resource.RLIMIT_AS, limits.memory + _RESERVED)
-
-
-def _lower(which: int, soft: int, hard: int | None = None) -> None:
-    ceiling = resource.getrlimit(which)[1]
-    hard = soft if hard is None else hard
-    if ceiling != resource.RLIM_INFINITY:
-        soft, hard = min(soft, ceiling), min(hard, ceiling)
-    resource.setrlimit(which, (soft, hard))

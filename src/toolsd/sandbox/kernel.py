@@ -1,33 +1,50 @@
-"""Raw prctl(2). The only ctypes in toolsd."""
+"""Raw system calls through libc's `syscall`, and the error they give. The only place ctypes meets the kernel."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-_PR_SET_NO_NEW_PRIVS = 38
+from toolsd.sandbox.syscalls import Architecture
+
+PARENT_DEATH_SIGNAL, CHILD_SUBREAPER, NO_NEW_PRIVS = 1, 36, 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_prctl = _libc.prctl
-_prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong]
-_prctl.restype = ctypes.c_int
 
 
-def _call(option: int, value: int) -> None:
-    if _prctl(option, value, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl({option}, {value}): {os.strerror(number)}")
+class KernelRefusal(OSError):
+    """The kernel refused a call the sandbox needs. `call` is its name, `errno` its answer."""
+
+    def __init__(self, call: str, number: int) -> None:
+        super().__init__(number, f"{call}: {errno.errorcode.get(number, number)} ({os.strerror(number)})")
+        self.call = call
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
-def set_parent_death_signal(signal: int) -> None:
-    _call(_PR_SET_PDEATHSIG, signal)
+def syscall(arch: Architecture, name: str, *arguments: int) -> int:
+    """Call the kernel; integers and addresses only.
+
+    Raises:
+        KernelRefusal: it answered with an error.
+    """
+    ctypes.set_errno(0)
+    answer = _libc.syscall(ctypes.c_long(arch.numbers[name]), *(ctypes.c_long(a) for a in arguments))
+    if answer == -1:
+        raise KernelRefusal(name, ctypes.get_errno())
+    return int(answer)
 
 
-def set_child_subreaper() -> None:
-    _call(_PR_SET_CHILD_SUBREAPER, 1)
+def prctl(option: int, *arguments: int) -> int:
+    """prctl(2) with its unused arguments zero.
 
-
-def set_no_new_privs() -> None:
-    _call(_PR_SET_NO_NEW_PRIVS, 1)
+    Raises:
+        KernelRefusal: it answered with an error.
+    """
+    padded = (*arguments, 0, 0, 0, 0)[:4]
+    answer = _libc.prctl(ctypes.c_int(option), *(ctypes.c_ulong(a) for a in padded))
+    if answer == -1:
+        raise KernelRefusal(f"prctl({option})", ctypes.get_errno())
+    return int(answer)
