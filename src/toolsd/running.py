@@ -5,11 +5,13 @@ Owns the slots and the batch's region of the flight recorder. Hands finished mes
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from toolsd import codec
 from toolsd.errors import Evidence, Failure
@@ -54,6 +56,7 @@ class RunningBatch:
         self._outcomes: list[bytes | None] = [None] * len(self.calls)  # empty bytes: it went out early
         self._open = len(self.calls)
         self._over = False
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         region.begin(self.id, len(self.calls))
 
@@ -74,6 +77,8 @@ class RunningBatch:
         self._region.started(slot)
 
     def finished(self, slot: int, outcome: bytes) -> None:
+        if os.getpid() != self._pid:
+            self._leave_fork()
         with self._lock:
             if self._over:
                 raise SlotMisuse(f"slot {slot} was filled after its batch had ended")
@@ -99,6 +104,8 @@ class RunningBatch:
 
     def close(self, error: BaseException | None) -> list[Any]:
         """End the batch and make its answer; `error` came out of the Host. Nothing is sent for it afterwards."""
+        if os.getpid() != self._pid:
+            self._leave_fork()
         with self._lock:
             self._over = True
         failure = self._failure(error)
@@ -109,6 +116,11 @@ class RunningBatch:
         if not codec.inline([outcome for _, outcome in last]):
             last = [(slot, large.put(outcome)) for slot, outcome in last]
         return codec.encode(BatchDone(self.id, tuple(last)), large.frames)
+
+    def _leave_fork(self) -> NoReturn:
+        """End a child that a tool forked and let out: it would run the rest of the batch a second time."""
+        sys.stderr.write(f"toolsd: process {os.getpid()}, forked by a tool, came out of it and ends here\n")
+        os._exit(1)
 
     def _problem(self, slot: int, outcome: bytes) -> str | None:
         if not 0 <= slot < len(self._outcomes):

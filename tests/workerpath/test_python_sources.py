@@ -48,6 +48,32 @@ source = toolsd.Source("tried", scheduling={scheduling!r})
     while True:
         kept.append(b"x" * 1_000_000)
 """
+FORKS = """
+import os, sys, time
+import toolsd
+
+source = toolsd.Source("forks")
+
+@source.tool
+def fork(end: str, file: str) -> str:
+    if os.fork() == 0:
+        if end == "exit":
+            sys.exit(0)
+        if end == "raise":
+            raise ValueError
+        if end == "interrupt":
+            raise KeyboardInterrupt
+        return "child"
+    while not os.path.exists(file) and os.waitpid(-1, os.WNOHANG)[0] == 0:
+        time.sleep(0.001)
+    return "parent"
+
+@source.tool
+def mark(file: str) -> int:
+    with open(file, "a") as opened:
+        opened.write("x")
+    return os.path.getsize(file)
+"""
 WAYS = [
     ("sequential", "", "time.sleep"),
     ("concurrent", "async ", "await asyncio.sleep"),
@@ -102,5 +128,22 @@ def test_a_python_source(play, tmp_path: Path, scheduling, kind, wait):
         bench.send(worker, ("echo", '{"text": "a"}'), ("hoard", "{}"))
         report = await bench.exit(worker)
         assert "MemoryError" in report.oom
+
+    play(scenario)
+
+
+def test_a_child_that_a_tool_lets_out_ends_and_runs_nothing_again(play, tmp_path: Path):
+    file = tmp_path / "forks.py"
+    file.write_text(FORKS)
+
+    async def scenario(bench):
+        worker = next(bench._numbers)
+        bench.node.execute(StartWorker(worker, "forks", 0, Launch("python", str(file), str(tmp_path))))
+        await bench.until(bench.of(worker, WorkerReady))
+        for end in ("return", "raise", "exit", "interrupt"):
+            marks = {"file": str(tmp_path / end)}
+            batch = bench.send(worker, ("fork", json.dumps({"end": end, **marks})), ("mark", json.dumps(marks)))
+            event = await bench.ended(batch)
+            assert [bytes(outcome) for _, outcome in event.results] == [b"tparent", b"j1"]
 
     play(scenario)
