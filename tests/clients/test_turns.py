@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
+from collections.abc import Sequence
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -138,24 +140,37 @@ def test_many_large_arguments_in_one_turn(client: Client) -> None:
 
 
 @settings(max_examples=40)
-@given(st.permutations(range(6)), st.booleans())
+@given(
+    st.permutations(range(6)), st.lists(st.sampled_from(["step", "relay_step"]), min_size=6, max_size=6), st.booleans()
+)
 def test_results_are_in_call_order_for_every_order_of_finishing(
-    daemon: Daemon, ranks: list[int], streaming: bool
+    daemon: Daemon, ranks: list[int], tools: list[str], streaming: bool
 ) -> None:
-    """Call n finishes as number `ranks[n]`, over two sources."""
-    with TemporaryDirectory(dir=WORKSHOP / "gates") as directory, toolsd.connect(daemon.address) as client:
-        calls = [
-            ("step", {"directory": directory, "number": rank, "text": f"call {n}"}) for n, rank in enumerate(ranks)
-        ]
+    """Call n finishes as number `ranks[n]`, over two sources in any mixture."""
+    with toolsd.connect(daemon.address) as client:
+        in_order_of(client, ranks, tools, streaming)
+
+
+def test_results_are_in_call_order_for_each_order_of_finishing_there_is(client: Client) -> None:
+    """All 24 orders of four calls, over two sources."""
+    for ranks in itertools.permutations(range(4)):
+        in_order_of(client, ranks, ["step", "relay_step"] * 2, streaming=ranks[0] < ranks[1])
+
+
+def in_order_of(client: Client, ranks: Sequence[int], tools: Sequence[str], streaming: bool) -> None:
+    """Run calls that finish in the order of their ranks, and see their results in the order of the calls."""
+    with TemporaryDirectory(dir=WORKSHOP / "gates") as directory:
         turn = client.turn()
-        turn.observe([delta(n, f"id{n}", tool, json.dumps(arguments)) for n, (tool, arguments) in enumerate(calls)])
+        for n, (rank, tool) in enumerate(zip(ranks, tools, strict=True)):
+            arguments = {"directory": directory, "number": rank, "text": f"call {n}"}
+            turn.observe([delta(n, f"id{n}", tool, json.dumps(arguments))])
         if streaming:
-            landed = [r.index for r in turn]
-            assert sorted(landed) == list(range(6))
+            landed = [(result.index, result.text) for result in turn]
+            assert sorted(landed) == [(n, f"call {n}") for n in range(len(ranks))]
             results = turn.results
         else:
             results = turn.finish()
-    assert [(r.index, r.id, r.text) for r in results] == [(n, f"id{n}", f"call {n}") for n in range(6)]
+    assert [(r.index, r.id, r.text) for r in results] == [(n, f"id{n}", f"call {n}") for n in range(len(ranks))]
 
 
 def test_results_land_before_the_turn_is_over(client: Client, gate: Gate) -> None:

@@ -153,7 +153,7 @@ def overloaded(pool: Pool) -> Failure:
     """The queue of the source is full."""
     return Failure(
         code="overloaded",
-        message=f"source {pool.name!r} has {len(pool.queue)} turns waiting, as many as queue_turns allows",
+        message=f"source {pool.name!r} has {len(pool.queue)} turns waiting, as many as its queue holds (queue.turns)",
         source=pool.name,
         retry_after=pool.retry_after(),
     )
@@ -165,7 +165,7 @@ def queue_timeout(pool: Pool, waited: float) -> Failure:
         code="queue_timeout",
         message=(
             f"no worker of source {pool.name!r} became free within {pool.spec.queue_wait:g} s; "
-            "the calls were not sent. Add replicas, or raise queue_wait"
+            "the calls were not sent. Add replicas, or raise queue.wait"
         ),
         source=pool.name,
         evidence=Evidence(elapsed=waited, limit=pool.spec.queue_wait),
