@@ -101,10 +101,18 @@ def check_settings(id: Any, session: Any, deadline: Any, on_crash: Any, on_defec
 def to_wire(calls: Sequence[AssembledCall], frames: codec.Frames) -> tuple[WireCall, ...]:
     """Calls for a `Run`; large arguments go to `frames`.
 
+    The free text of a custom tool becomes the argument `input`: a tool for it has that one parameter.
+
     Raises:
         LocalProtocolError: arguments are larger than a frame may be.
     """
+    if any(call.custom for call in calls):
+        calls = [_as_function(call) if call.custom else call for call in calls]
     if codec.inline([call.arguments for call in calls]):
         return tuple([WireCall(call.id, call.name, call.arguments, call.defect) for call in calls])
     put = frames.put
     return tuple([WireCall(call.id, call.name, put(call.arguments), call.defect) for call in calls])
+
+
+def _as_function(call: AssembledCall) -> AssembledCall:
+    return msgspec.structs.replace(call, arguments=msgspec.json.encode({"input": call.arguments}).decode())
