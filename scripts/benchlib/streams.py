@@ -13,11 +13,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from benchlib.figures import Figure
+from toolsd.streams import TolerantAccumulator, ToolCallAccumulator
 
 if TYPE_CHECKING:
     from benchlib.__main__ import Effort
 
 Delta = dict[str, Any]
+Build = Callable[[list[Delta]], Callable[[], object]]
 _ARGUMENTS = '{"path": "src/toolsd", "pattern": "def assemble", "limit": 20, "context": [2, 2]}'
 
 
@@ -51,19 +53,20 @@ def _more(index: int, fragment: str) -> Delta:
     return {"index": index, "function": {"arguments": fragment}}
 
 
-def _strict(deltas: list[Delta]) -> Callable[[], object]:
-    from toolsd.streams import ToolCallAccumulator
+def _toolsd(kind: type[ToolCallAccumulator] | type[TolerantAccumulator]) -> Build:
+    def build(deltas: list[Delta]) -> Callable[[], object]:
+        chunks = [[delta] for delta in deltas]
 
-    chunks = [[delta] for delta in deltas]
+        def run() -> object:
+            accumulator = kind()
+            observe = accumulator.observe
+            for chunk in chunks:
+                observe(chunk)
+            return accumulator.assembled()
 
-    def run() -> object:
-        accumulator = ToolCallAccumulator()
-        observe = accumulator.observe
-        for chunk in chunks:
-            observe(chunk)
-        return accumulator.assembled()
+        return run
 
-    return run
+    return build
 
 
 def _openai(deltas: list[Delta]) -> Callable[[], object]:
@@ -122,16 +125,17 @@ def _per_delta(programs: dict[str, Callable[[], object]], deltas: int, rounds: i
     return {name: statistics.median(values) for name, values in taken.items()}
 
 
-_TOOLSD = {"strict": (_strict, 2e-6)}
+_TOOLSD = {"strict": (_toolsd(ToolCallAccumulator), 2e-6), "tolerant": (_toolsd(TolerantAccumulator), 4e-6)}
 _PEERS = {"openai-python": (_openai, 1 / 40), "langchain-core": (_langchain, None)}
 
 
 def figures(effort: Effort) -> list[Figure]:
     rounds = max(3, effort.rounds // 2)
+    usual = typical()
     shapes: list[tuple[str, list[Delta], list[Delta]]] = [
-        ("typical stream, 4 calls", typical(), typical()),
-        (f"1 slot, {effort.fragments:,} fragments", one_slot(effort.fragments), one_slot(1_000)),
-        ("10,000 slots interleaved", interleaved(10_000, effort.fragments // 20_000), interleaved(100, 9)),
+        ("4 calls, typical", usual, usual),
+        (f"1 call, {effort.fragments:,} deltas", one_slot(effort.fragments), one_slot(1_000)),
+        ("10,000 calls interleaved", interleaved(10_000, effort.fragments // 20_000), interleaved(100, 9)),
     ]
     builders = {name: build for name, (build, _) in (_TOOLSD | _PEERS).items()}
     made: list[Figure] = []
@@ -141,9 +145,9 @@ def figures(effort: Effort) -> list[Figure]:
             {name: build(short) for name, build in builders.items()}, len(short), rounds, effort.seconds
         )
         for name, (_, bound) in _TOOLSD.items():
-            figure = Figure(f"assembling, per delta, {name}: {shape}", taken[name], "s", bound)
+            figure = Figure(f"assembling, {name}, per delta: {shape}", taken[name], "s", bound)
             for peer, (_, goal) in _PEERS.items():
-                beside = f"{peer}, the same {len(short):,} deltas"
+                beside = peer if short is whole else f"{peer}, {len(short):,} deltas"
                 figure.beside(beside, compared[peer], at_most=goal, own=compared[name])
             made.append(figure)
     return made
