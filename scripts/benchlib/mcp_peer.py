@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from benchlib import work
+from benchlib.measure import flood
 
 
 class Mcp:
@@ -75,19 +76,3 @@ class Mcp:
 
         self._runner.run(stop())
         self._runner.close()
-
-
-async def flood(turn: Any, seconds: float) -> float:
-    """Turns a second of an async contender: `work.IN_FLIGHT` tasks, each running one turn after the other."""
-    begin = time.perf_counter()
-    end = begin + seconds
-
-    async def lane() -> int:
-        done = 0
-        while time.perf_counter() < end:
-            await turn()
-            done += 1
-        return done
-
-    counts = await asyncio.gather(*(lane() for _ in range(work.IN_FLIGHT)))
-    return sum(counts) / (time.perf_counter() - begin)

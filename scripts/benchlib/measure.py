@@ -6,10 +6,13 @@ disturbs the other. A figure is the median over the rounds of each round's own s
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
+
+from benchlib import work
 
 
 class Contender(Protocol):
@@ -85,3 +88,19 @@ def flood_rounds(contenders: Sequence[Contender], rounds: int, seconds: float) -
         for contender in contenders:
             rates[contender.name].append(contender.flood(seconds))
     return {name: statistics.median(values) for name, values in rates.items()}
+
+
+async def flood(turn: Callable[[], Awaitable[object]], seconds: float) -> float:
+    """Turns a second of an async contender: `work.IN_FLIGHT` tasks, each running one turn after the other."""
+    begin = time.perf_counter()
+    end = begin + seconds
+
+    async def lane() -> int:
+        done = 0
+        while time.perf_counter() < end:
+            await turn()
+            done += 1
+        return done
+
+    counts = await asyncio.gather(*(lane() for _ in range(work.IN_FLIGHT)))
+    return sum(counts) / (time.perf_counter() - begin)

@@ -11,8 +11,8 @@ from benchlib import work
 from benchlib.daemon import Daemon, repeat_source
 from benchlib.figures import Figure
 from benchlib.limit import Limit
-from benchlib.mcp_peer import Mcp, flood
-from benchlib.measure import flood_rounds, latency_rounds, repeat
+from benchlib.mcp_peer import Mcp
+from benchlib.measure import flood, flood_rounds, latency_rounds, repeat
 from benchlib.pool import Pool
 
 if TYPE_CHECKING:
