@@ -10,7 +10,7 @@ import pytest
 
 from toolsd.core.events import BatchFinished, WorkerReady
 from toolsd.core.instructions import CancelBatch, StartWorker
-from toolsd.launch import Launch, Limits
+from toolsd.launch import Confinement, Launch, Limits
 
 MiB = 1024 * 1024
 SOURCE = """
@@ -138,7 +138,8 @@ def test_a_child_that_a_tool_lets_out_ends_and_runs_nothing_again(play, tmp_path
 
     async def scenario(bench):
         worker = next(bench._numbers)
-        bench.node.execute(StartWorker(worker, "forks", 0, Launch("python", str(file), str(tmp_path))))
+        allowed = Limits(processes=8), Confinement(write=(str(tmp_path),))
+        bench.node.execute(StartWorker(worker, "forks", 0, Launch("python", str(file), str(tmp_path), {}, *allowed)))
         await bench.until(bench.of(worker, WorkerReady))
         for end in ("return", "raise", "exit", "interrupt"):
             marks = {"file": str(tmp_path / end)}
