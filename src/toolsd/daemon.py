@@ -35,7 +35,7 @@ def serve(
 
     Raises:
         AlreadyRunning: another process serves this address.
-        ConfigError: the address cannot be used, or a required source does not start.
+        ConfigError: the address cannot be used, names collide, or a required source does not start.
     """
     _raise_open_files()
     # What is loaded stays; what turns make dies by reference count. A daemon need not look for cycles as often as that.

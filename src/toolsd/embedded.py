@@ -39,10 +39,10 @@ class Embedded:
         return self._running.place.address
 
     def start(self) -> None:
-        """Start and wait until clients are heard. Idempotent.
+        """Start and wait until it is ready (see `Service`). Idempotent.
 
         Raises:
-            ConfigError: the configuration has mistakes, or a required source does not start.
+            ConfigError: the configuration has mistakes, names collide, or a required source does not start.
             UsageError: it was started by the process this one was forked from.
         """
         with self._guard:
@@ -159,15 +159,11 @@ class _Running:
         from toolsd.service import Service
 
         self._loop = asyncio.get_running_loop()
-        sources = self._loaded.sources
-        # Without required sources nothing is waited for: a slow one delays nobody but those who call it.
-        wait_for_all = any(source.required for source in sources)
         self._service = Service(
-            sources,
+            self._loaded.sources,
             self.place,
             stop_timeout=self._loaded.daemon.stop_timeout,
-            on_listening=None if wait_for_all else self._tell,
-            on_ready=self._tell if wait_for_all else None,
+            on_ready=self._tell,
         )
         if self._unwanted:
             self._service.stop()

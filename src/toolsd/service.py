@@ -25,7 +25,8 @@ from toolsd.core import events, instructions
 from toolsd.core.coordinator import Coordinator
 from toolsd.core.instructions import Instruction
 from toolsd.core.model import SourceSpec
-from toolsd.errors import ConfigError, Failure, InternalError, ToolsdError
+from toolsd.core.snapshot import SourceView
+from toolsd.errors import ConfigError, Failure, InternalError, NameCollision, ToolsdError
 from toolsd.node import Node
 from toolsd.reception import Reception
 from toolsd.runtime import Place
@@ -34,6 +35,8 @@ _log = logging.getLogger("toolsd")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 # How long the last answers may take to leave before the door is closed. Seconds.
 _FAREWELL = 1.0
+# How long a start waits for sources that are not required: a slow one delays nobody but those who call it. Seconds.
+_PATIENCE = 0.8
 
 OnService = Callable[["Service"], None]
 
@@ -41,8 +44,9 @@ OnService = Callable[["Service"], None]
 class Service:
     """One coordinator at one place. Made on the loop it lives on; `run` is its whole life.
 
-    `stop_timeout` is how many seconds a drain may take. `on_listening` is called when clients are heard, `on_ready`
-    once every source was looked at.
+    `stop_timeout` is how many seconds a drain may take. `on_ready` is called when clients are heard and every source
+    that answers at once was looked at; before that, two sources with one tool name, or a required source that does
+    not start, end the service. `on_looked`, if given, is called instead, when every source was looked at.
     """
 
     def __init__(
@@ -51,21 +55,23 @@ class Service:
         place: Place,
         *,
         stop_timeout: float = 20.0,
-        on_listening: OnService | None = None,
         on_ready: OnService | None = None,
+        on_looked: OnService | None = None,
     ) -> None:
         self.place = place
         self.core = Coordinator(jitter=random.random)
         self.welcome = messages.Welcome(messages.PROTOCOL_VERSION, secrets.token_hex(8), os.getpid(), __version__)
         self._sources = tuple(sources)
         self._stop_timeout = stop_timeout
-        self._on_listening = on_listening
         self._on_ready = on_ready
+        self._on_looked = on_looked
         self._loop = asyncio.get_running_loop()
         self.started = self._loop.time()
         self._pending: deque[events.Event] = deque()
         self._handling = False
         self._looking = True
+        self._starting = True
+        self._impatient = False
         self._early: list[tuple[bytes, messages.Ask]] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._ended = asyncio.Event()
@@ -98,18 +104,18 @@ class Service:
         """Serve until stopped, then leave nothing behind.
 
         Raises:
-            ConfigError: a required source does not start, or the socket cannot be bound.
+            ConfigError: a required source does not start, names collide, or the socket cannot be bound.
             InternalError: a bug that the service could not survive.
         """
         try:
             self.reception.open(self._context, self.place.address)
+            waiting = self._loop.call_later(_PATIENCE, self._wait_no_longer)
             try:
                 self.post(events.RegistryPublished(self._sources))
-                if self._on_listening is not None:
-                    self._on_listening(self)
                 await self._ended.wait()
                 await self.reception.flushed(_FAREWELL)
             finally:
+                waiting.cancel()
                 if self._alarm is not None:
                     self._alarm.cancel()
                 self.reception.close(_FAREWELL)
@@ -172,19 +178,30 @@ class Service:
         self._fatal = self._fatal or error
         self._ended.set()
 
+    def _wait_no_longer(self) -> None:
+        self._impatient = True
+        if self._looking:
+            self._look()
+
     def _look(self) -> None:
-        """Whether every source was looked at by now, and what follows from it."""
+        """Which sources were looked at by now, and what follows from it."""
         sources = self.core.snapshot().sources
-        if len(sources) < len(self._sources) or any(source.state == "discovering" for source in sources):
+        pending = [source for source in sources if source.state == "discovering"]
+        if len(sources) == len(self._sources) and not pending:
+            self._looking = False
+            early, self._early = self._early, []
+            for client, ask in early:
+                self._asked(client, ask)
+            if self._on_looked is not None:
+                self._on_looked(self)
+        if self._on_looked is not None or not self._starting:
             return
-        self._looking = False
-        early, self._early = self._early, []
-        for client, ask in early:
-            self._asked(client, ask)
-        missing = [source for source in sources if source.required and source.failure is not None]
-        if missing:
-            why = "; ".join(f"{s.name}: {s.failure.message if s.failure else s.state}" for s in missing)
-            self._end_badly(ConfigError(f"a required source does not start: {why}"))
+        if self._looking and not (self._impatient and not any(source.required for source in pending)):
+            return
+        self._starting = False
+        refusal = _refusal(sources)
+        if refusal is not None:
+            self._end_badly(refusal)
         elif self._on_ready is not None:
             self._on_ready(self)
 
@@ -234,3 +251,13 @@ class Service:
 
     def _stop_asked(self, args: dict[str, Any]) -> None:
         self._loop.call_soon(self.stop if args.get("now") is True else self.drain)
+
+
+def _refusal(sources: Sequence[SourceView]) -> ConfigError | None:
+    """What keeps a service from starting: a collision of tool names, or a required source that is not there."""
+    failed = [(source, source.failure.message) for source in sources if source.failure is not None]
+    collisions = [message for source, message in failed if source.state == "refused"]
+    if collisions:
+        return NameCollision("; ".join(collisions))
+    missing = [f"{source.name}: {message}" for source, message in failed if source.required]
+    return ConfigError(f"a required source does not start: {'; '.join(missing)}") if missing else None

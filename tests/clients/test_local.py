@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import toolsd
-from toolsd import AsyncClient, ConfigError, UsageError
+from toolsd import AsyncClient, ConfigError, NameCollision, UsageError
 
 from .conftest import PATIENCE, WORKSHOP, alive, eventually
 
@@ -143,6 +143,17 @@ def test_a_required_source_that_does_not_start_fails_the_start(tmp_path: Path) -
     before = runs()
     with pytest.raises(ConfigError, match=r"x(?s:.)*no_such_module_at_all"), toolsd.local(tmp_path / "toolsd.toml"):
         pass
+    assert not runs() - before
+
+
+def test_colliding_names_fail_the_start_and_name_both_sources(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("import toolsd\n@toolsd.tool\ndef same() -> int:\n    return 1\n")
+    stanza = "[source.{}]\nkind = 'python'\npath = 'one.py'\n"
+    (tmp_path / "toolsd.toml").write_text(stanza.format("first") + stanza.format("second"))
+    before = runs()
+    with pytest.raises(NameCollision, match=r"same(?s:.)*'first'|'first'(?s:.)*same") as refused:
+        toolsd.local(tmp_path / "toolsd.toml").open()
+    assert "'second'" in str(refused.value)
     assert not runs() - before
 
 

@@ -95,7 +95,7 @@ async def _look(loaded: Config, received: list[int]) -> list[Finding]:
         service.stop()
 
     with Place.private() as place:
-        await Service([_once(spec) for spec in loaded.sources], place, on_ready=ready).run()
+        await Service([_once(spec) for spec in loaded.sources], place, on_looked=ready).run()
     sources, tools = seen[0]
     return [_finding(loaded, source, tools) for source in sources]
 

@@ -10,34 +10,24 @@ from toolsd import __version__, config
 from toolsd.cli import output
 from toolsd.cli.app import global_options, json_option, settings
 from toolsd.cli.output import plural
-from toolsd.core.snapshot import SourceView
-from toolsd.errors import ConfigError, NameCollision
 from toolsd.service import Service
 from toolsd.telemetry import logs
 
 
-class _Start:
-    """What `serve` says when every source was looked at, or why the daemon has to end then."""
-
-    def __init__(self) -> None:
-        self.refused: ConfigError | None = None
-
-    def ready(self, service: Service) -> None:
-        sources = service.core.snapshot().sources
-        failed = [source for source in sources if source.failure is not None]
-        self.refused = _refusal(failed)
-        if self.refused is not None:
-            service.stop()
-            return
-        # Whoever started it may not read on; that is no reason not to serve.
-        try:
-            _tell(service, [source.name for source in failed], len(sources) - len(failed))
-        except OSError:
-            output.abandon_stdout()
+def _ready(service: Service) -> None:
+    # Whoever started it may not read on; that is no reason not to serve.
+    try:
+        _tell(service)
+    except OSError:
+        output.abandon_stdout()
 
 
-def _tell(service: Service, failed: list[str], sources: int) -> None:
+def _tell(service: Service) -> None:
     """The ready line."""
+    views = service.core.snapshot().sources
+    failed = [source.name for source in views if source.failure is not None]
+    starting = [source.name for source in views if source.state == "discovering"]
+    sources = len(views) - len(failed) - len(starting)
     tools, pid = len(service.core.tools()), os.getpid()
     if settings().json:
         output.json(
@@ -49,24 +39,18 @@ def _tell(service: Service, failed: list[str], sources: int) -> None:
                 "sources": sources,
                 "tools": tools,
                 "failed": failed,
+                "starting": starting,
             },
             flush=True,
         )
         return
     output.say(
         f"toolsd {__version__} is ready: pid {pid}, {plural(sources, 'source')}, {plural(tools, 'tool')}, "
-        f"socket {service.place.path}" + (f"; not available: {', '.join(failed)}" if failed else ""),
+        f"socket {service.place.path}"
+        + (f"; still starting: {', '.join(starting)}" if starting else "")
+        + (f"; not available: {', '.join(failed)}" if failed else ""),
         flush=True,
     )
-
-
-def _refusal(failed: list[SourceView]) -> ConfigError | None:
-    """A collision of tool names ends the daemon, and so does a required source that is not there."""
-    collisions = [source.failure.message for source in failed if source.failure and source.state == "refused"]
-    if collisions:
-        return NameCollision("; ".join(collisions))
-    missing = [source.failure.message for source in failed if source.failure and source.required]
-    return ConfigError(f"a required source is missing: {'; '.join(missing)}") if missing else None
 
 
 @click.command()
@@ -85,13 +69,9 @@ def command(allow_unsandboxed: bool) -> int:
     options = settings()
     loaded = config.load(options.config, allow_unsandboxed=allow_unsandboxed)
     logs.to_stderr(options.verbosity)
-    start = _Start()
-    status = daemon.serve(
+    return daemon.serve(
         loaded.sources,
         options.socket or loaded.daemon.socket,
         stop_timeout=loaded.daemon.stop_timeout,
-        on_ready=start.ready,
+        on_ready=_ready,
     )
-    if start.refused is not None:
-        raise start.refused
-    return status
