@@ -26,7 +26,7 @@ from toolsd.core.events import (
     WorkerStartFailed,
 )
 from toolsd.core.instructions import SendBatch
-from toolsd.errors import PeerProtocolError
+from toolsd.errors import CallState, PeerProtocolError
 from toolsd.messages import (
     FROM_WORKER,
     PROTOCOL_VERSION,
@@ -76,9 +76,12 @@ class Link:
         worker: int,
         *,
         emit: Callable[[Event], None],
+        states: Callable[[InFlight, int], tuple[CallState, ...]],
         on_closed: Callable[[], None],
     ) -> None:
         """`directory` is a descriptor of the 0700 directory for sockets; `on_closed` tells that the link broke.
+
+        `states` reads in the flight recorder how far the calls of a batch have come.
 
         Raises:
             OSError: no socket, or no descriptor left.
@@ -89,6 +92,7 @@ class Link:
         self.closed = False
         self._worker = worker
         self._emit = emit
+        self._states = states
         self._directory = directory
         self._early: list[list[Any]] | None = []
         self._loop = loop
@@ -228,7 +232,7 @@ class Link:
             if failure.code not in _BATCH_FAILURES:
                 raise PeerProtocolError(f"a batch cannot fail with {failure.code!r}")
             del self.batches[batch]
-            self._emit(BatchFailed(self._worker, batch, failure))
+            self._emit(BatchFailed(self._worker, batch, failure, self._states(flying, batch)))
             return
         if flying.open:
             raise PeerProtocolError(f"batch {batch} is said to be done with {flying.open} slots empty")

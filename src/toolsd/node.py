@@ -42,7 +42,7 @@ from toolsd.core.model import ExitReport
 from toolsd.errors import CallState, Failure, LocalProtocolError
 from toolsd.forkserver import Exited, NotStarted, Report, Start, Started
 from toolsd.leftovers import kill_marked
-from toolsd.link import Link
+from toolsd.link import InFlight, Link
 from toolsd.oom import OomKills
 from toolsd.processes import ForkserverProcess, Output, close_all, diagnose, send_signal
 from toolsd.sandbox import scratch
@@ -217,6 +217,7 @@ class Node:
             self._directory,
             number,
             emit=self._emit,
+            states=partial(self._states, number),
             on_closed=partial(self._link_closed, number),
         )
         scratch = os.path.join(self._root, f"s{number}-{os.urandom(4).hex()}")
@@ -325,6 +326,9 @@ class Node:
                 worker.polled = "scratch"
                 send_signal(worker.pidfd, SIGKILL)
         self._polling = self._loop.call_later(_POLL, self._poll)
+
+    def _states(self, number: int, flying: InFlight, batch: int) -> tuple[CallState, ...]:
+        return self._workers[number].recorder.read(flying.region, batch, len(flying.tools)).states
 
     # --- deaths -----------------------------------------------------------------------------------------------------
 

@@ -194,7 +194,8 @@ class _Worker:
         elif isinstance(error, SystemExit):
             message = f"the source called sys.exit({error.code!r}) while it was loading"
         else:
-            message = "".join(traceback.format_exception_only(error)).strip()
+            what = "".join(traceback.format_exception_only(error)).strip()
+            message = f"an error came out of the source while it was loading: {what}"
         detail = "".join(traceback.format_exception(error))[-16_384:]
         self._send(codec.encode(StartFailed(message, detail)))
         return _status(error) or _EXIT_BROKEN if isinstance(error, SystemExit) else _EXIT_BROKEN

@@ -159,8 +159,11 @@ def test_a_failed_batch_fails_the_turn_and_the_worker_lives_on():
     failure = talk.one(FailTurn).failure
     assert (failure.code, failure.source) == ("batch_raised", "notes")
     assert [e.state for e in failure.ledger] == ["sent", "started"]
-    (again,) = talk.submit("u", "notes_add")
+    (again,) = talk.submit("u", "notes_add", "notes_list")
     assert again.worker == batch.worker
+    failed = BatchFailed(again.worker, again.batch, Failure("batch_raised", "no"), ("finished", "started"))
+    talk.post(failed)
+    assert [e.state for e in talk.one(FailTurn).failure.ledger] == ["finished", "started"]
 
 
 def test_a_death_fails_every_turn_the_worker_held_and_an_innocent_one_is_no_timeout():

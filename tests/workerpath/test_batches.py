@@ -53,6 +53,7 @@ def test_an_error_out_of_the_source_fails_the_batch_only(play):
         assert event.failure.code == "batch_raised"
         assert "ValueError: oops" in event.failure.message
         assert "do_run" in event.failure.evidence.traceback
+        assert event.states == ("finished", "started")
         event = await bench.ended(bench.send(worker, ("echo", "x"), ("nothing", ""), ("nothing", "")))
         assert event.failure.code == "results_incomplete"
         assert "nothing (slot 1), nothing (slot 2)" in event.failure.message

@@ -100,7 +100,7 @@ class Answers:
         if turn.state == "ended":
             self._dispatch.over(batch, now)
             return
-        turn.learn(batch, None, "sent")
+        turn.learn(batch, event.states, "sent")
         self._record(turn, batch, now)
         if turn.outcome == "finished_first":
             turn.outcome = "stopped"

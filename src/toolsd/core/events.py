@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolsd.core.model import Call, ExitReport, OnCrash, OnDefect, SourceSpec, ToolSpec, Value
-from toolsd.errors import Failure
+from toolsd.errors import CallState, Failure
 
 # --- from clients ---------------------------------------------------------------------------------------------------
 
@@ -99,12 +99,14 @@ class BatchFinished(Value, frozen=True):
 class BatchFailed(Value, frozen=True):
     """The batch ended as a whole: an error came out of `invoke_batch`, a slot stayed empty, or it was cancelled.
 
-    `failure.code` is `batch_raised`, `results_incomplete`, `protocol_violation` or `turn_cancelled`.
+    `failure.code` is `batch_raised`, `results_incomplete`, `protocol_violation` or `turn_cancelled`. `states` is the
+    flight record of its calls, if there was one.
     """
 
     worker: int
     batch: int
     failure: Failure
+    states: tuple[CallState, ...] | None = None
 
 
 class ProgressReported(Value, frozen=True):
