@@ -59,18 +59,22 @@ def _running(exit: ExitReport | None) -> str:
 
 # What a verdict (`sandbox.verdict`) adds to "was ended by SIGKILL".
 _VERDICTS = {
-    "cpu": ", its CPU time was used up (limits.cpu_time)",
-    "scratch": ", its scratch directory had grown beyond limits.scratch_size",
-    "forbidden_syscall": ", for a system call that the sandbox does not know",
-    "crash_near_memory_limit": ", near its memory limit (limits.memory)",
-    "killed_externally": ", and not by toolsd",
+    "cpu": " (its CPU time, limits.cpu_time, was used up)",
+    "scratch": " (its scratch directory had grown beyond limits.scratch_size)",
+    "forbidden_syscall": " (for a system call that the sandbox does not know)",
+    "crash_near_memory_limit": " (near its memory limit, limits.memory)",
+    "killed_externally": " (not by toolsd)",
 }
+
+
+def _calls(number: int) -> str:
+    return "call" if number == 1 else f"{number} calls"
 
 
 def crashed(worker: Worker, exit: ExitReport, elapsed: float) -> Failure:
     """A worker died by itself while it held a batch."""
     code = "worker_out_of_memory" if exit.oom else "worker_crashed"
-    why = f", out of memory ({exit.oom})" if exit.oom else _VERDICTS.get(exit.verdict or "", "")
+    why = f" (out of memory: {exit.oom})" if exit.oom else _VERDICTS.get(exit.verdict or "", "")
     return Failure(
         code=code,
         message=(
@@ -102,7 +106,7 @@ def timed_out(batch: Batch, worker: Worker, exit: ExitReport | None, elapsed: fl
     return Failure(
         code="batch_timeout",
         message=(
-            f"source {batch.pool.name!r} did not finish its {len(batch.indexes)} calls within {limit:g} s"
+            f"source {batch.pool.name!r} did not finish its {_calls(len(batch.indexes))} within {limit:g} s"
             f"{_running(exit)}; its worker was killed. Raise batch_timeout of the source if the work needs longer"
         ),
         source=batch.pool.name,
