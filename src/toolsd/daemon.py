@@ -13,7 +13,9 @@ import os
 import resource
 import signal
 from collections.abc import Sequence
+from typing import Any
 
+from toolsd.config import Config
 from toolsd.core.model import SourceSpec
 from toolsd.runtime import Place
 from toolsd.service import OnService, Service
@@ -26,12 +28,13 @@ def serve(
     address: str | None = None,
     *,
     stop_timeout: float = 20.0,
+    configuration: Config | None = None,
     on_ready: OnService | None = None,
 ) -> int:
     """Serve `sources` at `address` (None: this user's daemon). Returns the exit status.
 
     SIGTERM and SIGINT drain: what runs may finish, for `stop_timeout` seconds. The second signal ends at once, and the
-    status is 128 + that signal, as a shell has it.
+    status is 128 + that signal, as a shell has it. SIGHUP has the `configuration` read again, if there is one.
 
     Raises:
         AlreadyRunning: another process serves this address.
@@ -43,11 +46,17 @@ def serve(
     gc.set_threshold(20_000, 20, 20)
     os.umask(0o077)  # the socket is made by a library, with what the umask leaves
     with Place.claim(address) as place:
-        return asyncio.run(_serve(sources, place, stop_timeout, on_ready))
+        return asyncio.run(_serve(sources, place, stop_timeout, configuration, on_ready))
 
 
-async def _serve(sources: Sequence[SourceSpec], place: Place, stop_timeout: float, on_ready: OnService | None) -> int:
-    service = Service(sources, place, stop_timeout=stop_timeout, on_ready=on_ready)
+async def _serve(
+    sources: Sequence[SourceSpec],
+    place: Place,
+    stop_timeout: float,
+    configuration: Config | None,
+    on_ready: OnService | None,
+) -> int:
+    service = Service(sources, place, stop_timeout=stop_timeout, configuration=configuration, on_ready=on_ready)
     received: list[int] = []
 
     def on_signal(number: int) -> None:
@@ -61,8 +70,18 @@ async def _serve(sources: Sequence[SourceSpec], place: Place, stop_timeout: floa
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
+    loop.add_signal_handler(signal.SIGHUP, service.reload, _reloaded)
     await service.run()
     return 128 + received[1] if len(received) > 1 else 0
+
+
+def _reloaded(body: dict[str, Any]) -> None:
+    """A signal has nobody to answer to but the log. What the core refuses, it has logged itself."""
+    changed = [f"{change['kind']} {change['stanza']}" for change in body["changes"] if change["kind"] != "unchanged"]
+    if body["published"]:
+        _log.info("reloaded: %s", ", ".join(changed) or "nothing had changed")
+    elif not body["changes"]:
+        _log.warning("reload refused, nothing was changed: %s", body["refused"])
 
 
 def _raise_open_files() -> None:

@@ -163,6 +163,7 @@ class _Running:
             self._loaded.sources,
             self.place,
             stop_timeout=self._loaded.daemon.stop_timeout,
+            configuration=self._loaded,
             on_ready=self._tell,
         )
         if self._unwanted:

@@ -58,7 +58,8 @@ class Launch(msgspec.Struct, frozen=True):
 
     `path` is an absolute file, or a dotted module name (then importable from `directory` or the interpreter's
     site-packages). `directory` is the folder of the configuration file. `env` is the worker's whole environment
-    besides what the runtime sets itself (TMPDIR, HOME). `result_max` is bytes per outcome.
+    besides what the runtime sets itself (TMPDIR, HOME). `result_max` is bytes per outcome. `stamp` tells one
+    version of the source's file from another, "" for a module.
     """
 
     kind: str
@@ -70,6 +71,7 @@ class Launch(msgspec.Struct, frozen=True):
     result_max: int = 128 * MiB
     tools: dict[str, ToolSettings] = {}
     options: dict[str, Any] = {}
+    stamp: str = ""
 
     def __repr__(self) -> str:
         """Names the variables and hides their values: a launch ends up in stories and logs, a secret must not."""

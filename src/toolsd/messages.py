@@ -92,7 +92,7 @@ class CancelTurn(Message, frozen=True):
 
 
 class Ask(Message, frozen=True):
-    """A question or an order that is not a turn: `tools`, `ps`, `stop`. Answered by one `Answer` of the same `ask`."""
+    """A question or an order that is not a turn (`tools`, `ps`, `reload`, `stop`), answered by one `Answer`."""
 
     kind = b"A"
     ask: int

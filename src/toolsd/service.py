@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolsd import __version__, messages, report, transport
+from toolsd.config import Config
 from toolsd.core import events, instructions
 from toolsd.core.coordinator import Coordinator
 from toolsd.core.instructions import Instruction
@@ -29,6 +30,7 @@ from toolsd.core.snapshot import SourceView
 from toolsd.errors import ConfigError, Failure, InternalError, NameCollision, ToolsdError
 from toolsd.node import Node
 from toolsd.reception import Reception
+from toolsd.reload import OnEnd, Reloads
 from toolsd.runtime import Place
 
 _log = logging.getLogger("toolsd")
@@ -47,6 +49,7 @@ class Service:
     `stop_timeout` is how many seconds a drain may take. `on_ready` is called when clients are heard and every source
     that answers at once was looked at; before that, two sources with one tool name, or a required source that does
     not start, end the service. `on_looked`, if given, is called instead, when every source was looked at.
+    `configuration` is where the sources came from: with it they can be reloaded.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Service:
         place: Place,
         *,
         stop_timeout: float = 20.0,
+        configuration: Config | None = None,
         on_ready: OnService | None = None,
         on_looked: OnService | None = None,
     ) -> None:
@@ -79,6 +83,8 @@ class Service:
         self._context = transport.context()
         self.reception = Reception(self._loop, self.welcome, self.post, self._asked)
         self.node = Node(self._loop, self._context, str(place.work), self.post, self._note)
+        self.reloads = Reloads(configuration, self.post)
+        self._errands: set[asyncio.Task[None]] = set()
         self._questions: dict[str, Callable[[dict[str, Any]], Any]] = {
             "tools": lambda _: report.tools(self),
             "ps": lambda _: report.ps(self),
@@ -97,6 +103,7 @@ class Service:
             instructions.ReportProgress: self.reception.report_progress,
             instructions.ConfirmCancel: self.reception.confirm_cancel,
             instructions.Note: self._note,
+            instructions.ReloadEnded: self._reload_ended,
             instructions.Drained: lambda _: self._ended.set(),
         }
 
@@ -128,6 +135,12 @@ class Service:
     def drain(self) -> None:
         """Finish what runs, refuse what comes, then end."""
         self.post(events.DrainRequested(self._stop_timeout))
+
+    def reload(self, on_end: OnEnd, *, dry_run: bool = False) -> None:
+        """Read the configuration again and publish it; `on_end` is called when it is in force, or is not to be."""
+        errand = self._loop.create_task(self.reloads.reload(on_end, dry_run=dry_run))
+        self._errands.add(errand)
+        errand.add_done_callback(self._errands.discard)
 
     def stop(self) -> None:
         """End now: what runs fails, the workers are killed."""
@@ -187,7 +200,7 @@ class Service:
         """Which sources were looked at by now, and what follows from it."""
         sources = self.core.snapshot().sources
         pending = [source for source in sources if source.state == "discovering"]
-        if len(sources) == len(self._sources) and not pending:
+        if len(sources) >= len(self._sources) and not pending:
             self._looking = False
             early, self._early = self._early, []
             for client, ask in early:
@@ -237,6 +250,10 @@ class Service:
         if ask.what == "tools" and self._looking:
             self._early.append((client, ask))  # a list with sources missing would be believed
             return
+        if ask.what == "reload":
+            dry_run = ask.args.get("dry_run") is True
+            self.reload(lambda body: self.reception.answer(client, ask.ask, body), dry_run=dry_run)
+            return
         question = self._questions.get(ask.what)
         if question is None:
             self.reception.answer(client, ask.ask, error=f"the coordinator has no answer to {ask.what!r}")
@@ -248,6 +265,11 @@ class Service:
             self.reception.answer(client, ask.ask, error=f"a bug in toolsd: {error}")
             return
         self.reception.answer(client, ask.ask, body)
+
+    def _reload_ended(self, told: instructions.ReloadEnded) -> None:
+        self.reloads.ended(told)
+        if self.reloads.config is not None:
+            self._sources = self.reloads.config.sources  # those are waited for now, if any still are
 
     def _stop_asked(self, args: dict[str, Any]) -> None:
         self._loop.call_soon(self.stop if args.get("now") is True else self.drain)

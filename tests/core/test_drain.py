@@ -5,7 +5,16 @@ from __future__ import annotations
 from core.conversation import Conversation, eager, lazy, up
 from toolsd.core.events import DrainRequested, NamesSeen, RegistryPublished, StopRequested
 from toolsd.core.fleet import EVIDENCE_WAIT
-from toolsd.core.instructions import Drained, FailTurn, FinishTurn, KillWorker, SendBatch, StartWorker, StopWorker
+from toolsd.core.instructions import (
+    Drained,
+    FailTurn,
+    FinishTurn,
+    KillWorker,
+    ReloadEnded,
+    SendBatch,
+    StartWorker,
+    StopWorker,
+)
 from toolsd.core.model import ExitReport
 
 LEFT = ExitReport(exit_code=0, reason="stop")
@@ -70,7 +79,8 @@ def test_stop_ends_everything_now():
     talk.die(1, ExitReport(signal="SIGKILL", reason="stop"))
     assert talk.die(2, ExitReport(signal="SIGKILL", reason="stop")) == [Drained()]
     assert talk.post(StopRequested()) == []
-    assert talk.post(RegistryPublished((eager("notes"),))) == []
+    talk.post(RegistryPublished((eager("notes"),)))
+    assert talk.one(ReloadEnded).refused == "the coordinator is stopping"
 
 
 def test_workers_that_never_report_their_exit_do_not_hold_up_the_end():

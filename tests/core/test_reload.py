@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.conversation import FILES, NOTES, Conversation, eager, lazy, up
 from toolsd.core.events import DrainRequested, NamesSeen, RegistryPublished, WorkerStartFailed
-from toolsd.core.instructions import FailTurn, FinishTurn, SendBatch, StartWorker, StopWorker
+from toolsd.core.instructions import FailTurn, FinishTurn, ReloadEnded, SendBatch, StartWorker, StopWorker
 from toolsd.core.model import ExitReport, ToolSpec
 
 LEFT = ExitReport(exit_code=0, reason="stop")
@@ -17,7 +17,7 @@ def _names(talk: Conversation) -> list[str]:
 def test_an_unchanged_source_keeps_its_worker():
     talk = up(eager("notes"), eager("files"))
     talk.post(RegistryPublished((eager("files"), eager("notes"))))
-    assert talk.said == []
+    assert talk.said == [ReloadEnded(2)]
     assert talk.core.snapshot().generation == 2
     assert _names(talk) == [t.name for t in (*FILES, *NOTES)]
 
@@ -80,6 +80,8 @@ def test_a_failing_source_changes_nothing():
     talk.ready(starts[0])
     talk.post(WorkerStartFailed(starts[1].worker, "files.py does not exist"))
     assert talk.one(StopWorker).worker == starts[0].worker
+    ended = talk.one(ReloadEnded)
+    assert ended.generation == 1 and "files.py" in (ended.refused or "")
     assert "nothing was changed" in talk.notes[-1].message and "files.py" in talk.notes[-1].message
     assert talk.core.snapshot().generation == 1 and not talk.core.snapshot().reloading
     (batch,) = talk.submit("t", "notes_add")
@@ -101,7 +103,9 @@ def test_a_second_reload_replaces_the_first_and_shares_its_starts():
     talk = up(eager("notes"))
     (files,) = talk.publish(eager("notes"), eager("files"))
     assert talk.publish(eager("files")) == []
+    assert talk.one(ReloadEnded).refused == "another reload came before it was done"
     talk.ready(files)
+    assert talk.one(ReloadEnded) == ReloadEnded(3)
     assert _names(talk) == ["files_read", "files_grep"]
     assert talk.one(StopWorker).worker == 1
 
@@ -110,6 +114,7 @@ def test_a_reload_that_gives_up_another_stops_its_starts():
     talk = up(eager("notes"))
     (files,) = talk.publish(eager("notes"), eager("files"))
     talk.post(RegistryPublished((eager("notes"),)))
+    assert [ended.refused is None for ended in talk.of(ReloadEnded)] == [False, True]
     assert talk.one(StopWorker).worker == files.worker
     assert talk.core.snapshot().generation == 3
 

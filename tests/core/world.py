@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolsd.core.coordinator import Coordinator
-from toolsd.core.events import Event, TurnSubmitted
+from toolsd.core.events import Event, RegistryPublished, TurnSubmitted
 from toolsd.core.instructions import (
     CancelBatch,
     ConfirmCancel,
@@ -20,6 +20,7 @@ from toolsd.core.instructions import (
     Instruction,
     KillWorker,
     Note,
+    ReloadEnded,
     ReportProgress,
     ReportResults,
     SendBatch,
@@ -73,6 +74,7 @@ class World:
         self.old_batches: list[tuple[int, int]] = []
         self.owed: list[tuple[Any, str]] = []
         self.drained = 0
+        self.reloads = -1  # that are not answered; the first publication is none
 
     def post(self, event: Event) -> list[Instruction]:
         if isinstance(event, TurnSubmitted) and event.turn not in self.turns:
@@ -81,6 +83,7 @@ class World:
             told = self.turns[event.turn]
             if told.calls is None and not told.ended and told.client == event.client:
                 told.calls, told.stream = event.calls, event.stream
+        self.reloads += isinstance(event, RegistryPublished)
         said = self.core.handle(event, self.now)
         for instruction in said:
             getattr(self, f"_on_{type(instruction).__name__}")(instruction)
@@ -191,6 +194,10 @@ class World:
 
     def _on_Note(self, said: Note) -> None:
         assert said.message
+
+    def _on_ReloadEnded(self, said: ReloadEnded) -> None:
+        self.reloads -= 1
+        assert self.reloads >= 0 and said.generation
 
     def _on_Drained(self, said: Drained) -> None:
         assert not self.drained

@@ -25,6 +25,7 @@ VERBS = {
     "call": "Run one tool.",
     "turn": "Play a recorded completion stream and run its calls.",
     "assemble": "Show the calls in a recorded stream; run nothing.",
+    "reload": "Have the daemon read its configuration again.",
     "stop": "Stop the daemon.",
     "completion": "Print a shell completion script.",
 }

@@ -63,6 +63,7 @@ def command(allow_unsandboxed: bool) -> int:
     """Run the daemon in the foreground until SIGTERM, Ctrl-C or `toolsd stop`.
 
     Prints one line when it is ready. The first signal lets running turns finish, the second one ends it at once.
+    SIGHUP has it read its configuration again, as `toolsd reload` does.
     """
     from toolsd import daemon
 
@@ -73,5 +74,6 @@ def command(allow_unsandboxed: bool) -> int:
         loaded.sources,
         options.socket or loaded.daemon.socket,
         stop_timeout=loaded.daemon.stop_timeout,
+        configuration=loaded,
         on_ready=_ready,
     )

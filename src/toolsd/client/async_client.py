@@ -20,7 +20,7 @@ from toolsd.client.calls import Arguments, check_settings, normalised
 from toolsd.client.views import Tool, tools_of
 from toolsd.core.model import OnCrash, OnDefect
 from toolsd.embedded import Embedded
-from toolsd.errors import CoordinatorLost, UsageError
+from toolsd.errors import ConfigError, CoordinatorLost, UsageError
 from toolsd.result import Result
 from toolsd.streams import CompletionAssembler, StreamBudget
 
@@ -205,6 +205,22 @@ class AsyncClient:
         """What the coordinator is doing: sources, workers, turns, clients. A JSON object."""
         body: dict[str, Any] = await self._ask("ps")
         return body
+
+    async def reload(self, *, dry_run: bool = False) -> list[dict[str, Any]]:
+        """Have the coordinator read its configuration again, and wait until it is in force; with `dry_run` only look.
+
+        Gives what changes: an object `{"stanza": "source.NAME", "kind": "added" | "removed" | "changed" | "unchanged",
+        "keys": [{"key", "before", "after"}]}` for each source, and for `daemon` if its settings differ. Those take
+        effect when the daemon is started again.
+
+        Raises:
+            ConfigError: the file has mistakes, or a changed source does not start. Nothing was changed.
+        """
+        body = await self._ask("reload", dry_run=dry_run)
+        if body["refused"] is not None:
+            raise ConfigError(body["refused"])
+        changes: list[dict[str, Any]] = body["changes"]
+        return changes
 
     async def stop(self, *, now: bool = False) -> None:
         """Stop the coordinator and wait until it is gone: open turns may finish, unless `now`."""

@@ -4,7 +4,8 @@
 could find. Nothing here starts a source: that a source's file imports is found out by starting it.
 
 Layout: `units` (durations, sizes), `positions` (lines of keys), `schema` (every option), `reader` (tables against the
-schema), `secrets` (a worker's environment), `resolve` (layers, origins, `SourceSpec`).
+schema), `secrets` (a worker's environment), `resolve` (layers, origins, `SourceSpec`),
+`changes` (one version against another).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from toolsd.config.changes import changes
 from toolsd.config.positions import Path as Place
 from toolsd.config.positions import positions
 from toolsd.config.reader import Mistake, Reader
@@ -26,7 +28,7 @@ from toolsd.config.resolve import Daemon, Resolver, Setting, user_directory
 from toolsd.core.model import SourceSpec
 from toolsd.errors import ConfigError
 
-__all__ = ["Config", "ConfigMistakes", "Daemon", "Mistake", "Setting", "find", "load", "shown_name"]
+__all__ = ["Config", "ConfigMistakes", "Daemon", "Mistake", "Setting", "changes", "find", "load", "shown_name"]
 
 FILE_NAME = "toolsd.toml"
 _FILE_MAX = 4 * 1024 * 1024
@@ -39,6 +41,11 @@ class Config(msgspec.Struct, frozen=True):
     daemon: Daemon
     sources: tuple[SourceSpec, ...]
     settings: tuple[Setting, ...]
+    allow_unsandboxed: bool = False
+
+    def again(self) -> Config:
+        """The file as it is now, read as it was before. Raises as `load`."""
+        return load(self.file, allow_unsandboxed=self.allow_unsandboxed)
 
 
 class ConfigMistakes(ConfigError):
@@ -93,7 +100,7 @@ def load(
     if reader.mistakes:
         in_order = sorted(reader.mistakes, key=lambda mistake: mistake.line or 0)
         raise ConfigMistakes(name, tuple(in_order))
-    return Config(str(path), daemon, sources, tuple(resolver.settings))
+    return Config(str(path), daemon, sources, tuple(resolver.settings), allow_unsandboxed)
 
 
 def shown_name(file: str | os.PathLike[str]) -> str:

@@ -113,11 +113,13 @@ class Resolver:
         tools = self._tools(table, path)
         if "kind" not in own or "path" not in own:
             return None
+        source_path = self._source_path(own["path"])
         return SourceSpec(
             name=name,
             launch=Launch(
                 kind=own["kind"],
-                path=self._source_path(own["path"]),
+                path=source_path,
+                stamp=_stamp(source_path),
                 directory=str(self._directory),
                 env=env,
                 limits=Limits(**_below("limits.", values)),
@@ -190,6 +192,15 @@ class Resolver:
 
     def _absolute(self, text: str) -> FilePath:
         return FilePath(os.path.normpath(self._directory / FilePath(text).expanduser()))
+
+
+def _stamp(path: str) -> str:
+    """Which version of its file a source is. A module by name has none: nothing says yet where it will be found."""
+    try:
+        seen = os.stat(path) if os.path.isabs(path) else None
+    except OSError:
+        seen = None
+    return "" if seen is None else f"{seen.st_ino}-{seen.st_size}-{seen.st_mtime_ns}"
 
 
 def _below(prefix: str, values: dict[str, Any]) -> dict[str, Any]:

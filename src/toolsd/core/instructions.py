@@ -135,6 +135,14 @@ class Note(Value, frozen=True):
     fields: tuple[tuple[str, Any], ...] = ()
 
 
+class ReloadEnded(Value, frozen=True):
+    """The oldest `RegistryPublished` (but the first one) that was not answered yet took effect; or it did not, and
+    changed nothing: `refused` says why. `generation` is the current one."""
+
+    generation: int
+    refused: str | None = None
+
+
 class Drained(Value, frozen=True):
     """Nothing runs and no worker lives: the shell may end."""
 
@@ -151,5 +159,6 @@ Instruction = (
     | FailTurn
     | ConfirmCancel
     | Note
+    | ReloadEnded
     | Drained
 )

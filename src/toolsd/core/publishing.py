@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from toolsd.core.events import RegistryPublished
 from toolsd.core.fleet import Fleet
+from toolsd.core.instructions import ReloadEnded
 from toolsd.core.model import SourceSpec, ToolSpec
 from toolsd.core.planning import Planning
 from toolsd.core.pool import Pool
@@ -43,12 +44,14 @@ class Publishing:
         names = [spec.name for spec in event.sources]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            self._shared.warn("reload refused: two sources have one name", source=twice)
+            self._refused(f"two sources have the name {twice!r}")
             return
         if self._turns.draining:
-            self._shared.warn("reload refused: the coordinator is stopping")
+            self._refused("the coordinator is stopping")
             return
         superseded, self.pending = self.pending, None
+        if superseded is not None:
+            self._refused("another reload came before it was done")
         self._numbers += 1
         generation = Generation(self._numbers, tuple(self._pool(spec, superseded) for spec in event.sources))
         for pool in generation.pools:
@@ -57,6 +60,7 @@ class Publishing:
             self._release(superseded, now)
         if self.current.number == 0:
             self._publish(generation, now)
+            self._shared.inform("registry published", generation=generation.number, sources=len(generation.pools))
             return
         self.pending = generation
         for pool in self._fresh(generation):
@@ -122,10 +126,12 @@ class Publishing:
             new = next((failure for pool, failure in refused.items() if pool.refused is None), None)
             if new is None:
                 self._publish(generation, now)
+                self._shared.inform("registry published", generation=generation.number, sources=len(generation.pools))
+                self._shared.emit(ReloadEnded(generation.number))
                 return
             why = new.message
         self.pending = None
-        self._shared.warn(f"reload refused, nothing was changed: {why}", generation=self.current.number)
+        self._refused(why)
         self._release(generation, now)
 
     def _publish(self, generation: Generation, now: float) -> None:
@@ -148,7 +154,11 @@ class Publishing:
                 self._fleet.fill(pool, now)
                 if pool not in before.pools and pool.discovery == "described":
                     self._fleet.rest(pool, now)
-        self._shared.inform("registry published", generation=generation.number, sources=len(generation.pools))
+
+    def _refused(self, why: str) -> None:
+        self._shared.warn(f"reload refused, nothing was changed: {why}", generation=self.current.number)
+        if self.current.number:
+            self._shared.emit(ReloadEnded(self.current.number, why))
 
     def _refuse(self, refused: dict[Pool, Failure], now: float) -> None:
         """Keep the losers of collisions out of the current generation, and let back in who collides no more."""
