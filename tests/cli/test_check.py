@@ -100,6 +100,8 @@ def test_mistakes_of_the_sources(toolsd: Toolsd, tmp_path: Path) -> None:
         ("gone", 24, "does not exist"),
     ):
         assert told[name][0] == line and word in told[name][1], told[name]
+    detail = {source["name"]: source["detail"] for source in document["sources"]}
+    assert f'{tmp_path / "hangs.py"}", line 1' in detail["hangs"]
 
 
 def test_mistakes_of_the_sources_as_text(toolsd: Toolsd, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from toolsd.telemetry import logs
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What came of one source: its tools, or why it has none. `detail` is a traceback or the end of its stderr."""
+    """What came of one source: its tools, or why it has none. `detail` is a traceback, or output and stacks."""
 
     name: str
     tools: tuple[str, ...]
@@ -128,7 +128,10 @@ def _finding(loaded: Config, source: SourceView, tools: list[dict[str, Any]]) ->
     key = f"source.{source.name}.path"
     line = next((setting.line for setting in loaded.settings if setting.key == key), None)
     evidence = failure.evidence
-    detail = None if evidence is None else evidence.traceback or evidence.stderr_tail
+    detail = None
+    if evidence is not None:
+        said = filter(None, (evidence.stderr_tail, evidence.stacks))
+        detail = evidence.traceback or "\n".join(said) or None
     return Finding(source.name, names, Mistake(line, key, failure.message), detail)
 
 
