@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import statistics
-import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import toolsd
@@ -21,7 +19,6 @@ _SOURCE = '''"""Tools that tell which process they run in, and that hold it."""
 
 import os
 import time
-from pathlib import Path
 
 import toolsd
 
@@ -35,55 +32,37 @@ def which() -> int:
 
 
 @source.tool
-def hold(file: str) -> None:
-    """Say in a file which process this is, then never return."""
-    path = Path(file)
-    path.with_suffix(".new").write_text(str(os.getpid()))
-    path.with_suffix(".new").rename(path)
+def hold(context: toolsd.Context) -> None:
+    """Say that it runs, then never return."""
+    context.progress(0)
     time.sleep(60)
 '''
 
-# Twenty deaths a few milliseconds apart are the figure here, not a source to give up on.
+# So many deaths a few milliseconds apart are the figure here, not a source to give up on.
 _TABLE = 'start = "eager"\nrestart = { max = 1000, within = "1s", stable_after = "1ms" }'
-
-
-class _Killer(threading.Thread):
-    """Kills the process that names itself in `file`, as soon as it does; `killed_at` is on the perf_counter clock."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__(daemon=True)
-        self._file = file
-        self.killed_at = 0.0
-
-    def run(self) -> None:
-        end = time.monotonic() + 10
-        while not self._file.exists():
-            if time.monotonic() > end:
-                raise TimeoutError("the tool to be killed did not start")
-            time.sleep(0.001)
-        pid = int(self._file.read_text())
-        self.killed_at = time.perf_counter()
-        os.kill(pid, signal.SIGKILL)
 
 
 def figures(effort: Effort) -> list[Figure]:
     told: list[float] = []
     again: list[float] = []
     with Daemon({"victim": (_SOURCE, _TABLE)}) as daemon, toolsd.connect(daemon.address) as client:
-        for n in range(effort.kills):
-            before = client.call("which", {}).content
-            file = daemon.home / f"held{n}"
-            killer = _Killer(file)
-            killer.start()
+        for _ in range(effort.kills):
+            pid = client.call("which").content
+            killed = 0.0
+
+            def kill(report: object, pid: int = pid) -> None:
+                nonlocal killed
+                killed = time.perf_counter()
+                os.kill(pid, signal.SIGKILL)
+
             try:
-                client.call("hold", {"file": str(file)})
+                client.call("hold", on_report=kill)
+                raise AssertionError("the turn did not fail")
             except toolsd.WorkerCrashed:
-                told.append(time.perf_counter() - killer.killed_at)
-            after = client.call("which", {}).content
-            again.append(time.perf_counter() - killer.killed_at)
-            killer.join()
-            if len(told) != n + 1 or before == after:
-                raise AssertionError(f"kill {n} was not seen: pid {before} before, {after} after")
+                told.append(time.perf_counter() - killed)
+            if client.call("which").content == pid:
+                raise AssertionError(f"worker {pid} outlived SIGKILL")
+            again.append(time.perf_counter() - killed)
     return [
         Figure(
             f"SIGKILL of a worker until the client has TurnFailed, median of {len(told)}",
