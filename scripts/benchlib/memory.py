@@ -9,6 +9,7 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import toolsd
 from benchlib.daemon import Daemon, repeat_source
 from benchlib.figures import Figure
 
@@ -28,6 +29,8 @@ def figures(effort: Effort) -> list[Figure]:
     count = effort.sources
     names = [f"idle{n}" for n in range(count)]
     with Daemon({name: (repeat_source(name), 'start = "eager"') for name in names}) as daemon:
+        with toolsd.connect(daemon.address) as client:
+            client.tools()  # waits until every source was looked at
         workers = daemon.workers()
         if len(workers) != count:
             raise AssertionError(f"{count} eager sources, but {len(workers)} workers")
