@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,10 @@ import pytest
 
 import toolsd
 
-WORKSHOP = Path(__file__).parent / "workshop"
+# A copy below the suite's own directory: its sources write, and the checkout may belong to somebody else.
+WORKSHOP = Path(tempfile.gettempdir()).parent / "workshop"
+shutil.copytree(Path(__file__).parent / "workshop", WORKSHOP, dirs_exist_ok=True)
+(WORKSHOP / "gates").mkdir(exist_ok=True)
 # How long anything may take that is waited for. Never reached when all is well.
 PATIENCE = 30.0
 
