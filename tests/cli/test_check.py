@@ -63,6 +63,7 @@ def test_mistakes_of_the_file(toolsd: Toolsd, tmp_path: Path) -> None:
         ],
         "sources": [],
         "settings": [],
+        "offers": {},
     }
 
 
@@ -83,7 +84,7 @@ def test_mistakes_of_the_sources(toolsd: Toolsd, tmp_path: Path) -> None:
     checked = toolsd("check", "-c", file, "--json")
     assert checked.status == 78
     document = checked.json
-    assert document.keys() == {"ok", "file", "mistakes", "sources", "settings"}
+    assert document.keys() == {"ok", "file", "mistakes", "sources", "settings", "offers"}
     assert {source["name"]: source["ok"] for source in document["sources"]} == {
         "good": True, "broken": False, "exits": False, "hangs": False, "empty": False, "syntax": False,
         "same": False, "gone": False,

@@ -17,7 +17,9 @@ from toolsd import config, report
 from toolsd.cli import output
 from toolsd.cli.app import global_options, json_option, settings
 from toolsd.cli.output import plural
+from toolsd.client.views import Tool, tools_of
 from toolsd.config import Config, ConfigMistakes, Mistake
+from toolsd.conversation import FORMATS, Offer, offer
 from toolsd.core.model import Restart, SourceSpec
 from toolsd.core.snapshot import SourceView
 from toolsd.errors import EXIT_CONFIG
@@ -36,12 +38,21 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 @click.command()
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    type=click.Choice(list(FORMATS)),
+    help="Show each thing that providers with this format are not told of the tools; may be given more than once.",
+)
 @json_option
 @global_options
-def command() -> int:
+def command(formats: tuple[str, ...]) -> int:
     """Check the configuration, start every source once, and show every effective value and where it comes from.
 
-    The exit status is 78 if anything is wrong.
+    Tools that a model provider takes only under another name or with less of their schema are counted, by format;
+    --format shows each of these changes. They are no mistakes: arguments are checked against the whole schema when a
+    tool is called. The exit status is 78 if anything is wrong.
     """
     try:
         loaded = config.load(settings().config)
@@ -59,10 +70,11 @@ def command() -> int:
         logs.silent()  # what went wrong is in the findings
     received: list[int] = []
     try:
-        findings = asyncio.run(_look(loaded, received))
+        findings, tools = asyncio.run(_look(loaded, received))
     except asyncio.CancelledError:
         output.complain("interrupted")
         return 128 + received[0]
+    offers = [offer(tools, name) for name in formats or FORMATS]
     mistakes = [finding.mistake for finding in findings if finding.mistake is not None]
     if settings().json:
         output.json(
@@ -75,18 +87,24 @@ def command() -> int:
                     for f in findings
                 ],
                 "settings": msgspec.to_builtins(loaded.settings),
+                "offers": {
+                    made.format: {"names": made.names, "cuts": msgspec.to_builtins(made.cuts)} for made in offers
+                },
             }
         )
     else:
-        _show(loaded, findings)
+        _show(loaded, findings, offers, each=bool(formats))
     return EXIT_CONFIG if mistakes else 0
 
 
-_NOTHING: dict[str, Any] = {"sources": [], "settings": []}
+_NOTHING: dict[str, Any] = {"sources": [], "settings": [], "offers": {}}
 
 
-async def _look(loaded: Config, received: list[int]) -> list[Finding]:
-    """Start every source once and see what it says. A signal cancels this, once, and is put into `received`."""
+async def _look(loaded: Config, received: list[int]) -> tuple[list[Finding], list[Tool]]:
+    """Start every source once: a finding for each, and all tools there are.
+
+    A signal cancels this, once, and is put into `received`.
+    """
     _cancel_on_signal(received)
     seen: list[tuple[tuple[SourceView, ...], list[dict[str, Any]]]] = []
 
@@ -97,7 +115,7 @@ async def _look(loaded: Config, received: list[int]) -> list[Finding]:
     with Place.private() as place:
         await Service([_once(spec) for spec in loaded.sources], place, on_looked=ready).run()
     sources, tools = seen[0]
-    return [_finding(loaded, source, tools) for source in sources]
+    return [_finding(loaded, source, tools) for source in sources], tools_of(tools)
 
 
 def _cancel_on_signal(received: list[int]) -> None:
@@ -135,7 +153,7 @@ def _finding(loaded: Config, source: SourceView, tools: list[dict[str, Any]]) ->
     return Finding(source.name, names, Mistake(line, key, failure.message), detail)
 
 
-def _show(loaded: Config, findings: list[Finding]) -> None:
+def _show(loaded: Config, findings: list[Finding], offers: list[Offer], *, each: bool) -> None:
     file = config.shown_name(loaded.file)
     output.table(
         ("KEY", "VALUE", "FROM"),
@@ -145,6 +163,8 @@ def _show(loaded: Config, findings: list[Finding]) -> None:
     for finding in findings:
         if finding.mistake is None:
             output.styled((f"{finding.name}: ", "bold"), ("ok", "green"), f", {', '.join(finding.tools)}")
+    for made in offers:
+        _show_offer(made, each=each)
     wrong = [finding for finding in findings if finding.mistake is not None]
     for finding in wrong:
         assert finding.mistake is not None
@@ -156,3 +176,18 @@ def _show(loaded: Config, findings: list[Finding]) -> None:
         output.complain(f"{plural(len(wrong), 'source')} of {len(findings)} cannot be used{more}")
     else:
         output.styled((f"{file} is good", "bold green"))
+
+
+def _show_offer(made: Offer, *, each: bool) -> None:
+    """What a provider is not told: every single thing, or how many there are."""
+    if each:
+        output.styled((f"{made.format}:", "bold"), "" if made.names or made.cuts else " takes everything as it is")
+        for there, tool in made.names.items():
+            output.say(f"  {tool}: is called {there} there")
+        for cut in made.cuts:
+            output.say(f"  {cut}")
+    elif made.names or made.cuts:
+        changes = [plural(len(made.names), "changed name")] if made.names else []
+        changes += [plural(len(made.cuts), "cut")] if made.cuts else []
+        how = f" (--format {made.format} shows them)"
+        output.styled((f"{made.format}: ", "bold"), " and ".join(changes), (how, "dim"))

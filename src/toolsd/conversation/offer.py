@@ -58,8 +58,9 @@ def offer(tools: Sequence[Offered], format: str) -> Offer:
         trimmer = shape.trimmer(tool.parameters)
         try:
             schema = trimmer.whole()
-        except Unofferable as error:
-            cuts.append(Cut(tool.name, "$", f"the tool is left out: {error}"))
+        except (Unofferable, RecursionError) as error:
+            why = error if isinstance(error, Unofferable) else "its schema is nested too deeply"
+            cuts.append(Cut(tool.name, "$", f"the tool is left out: {why}"))
             continue
         name = shape.names.fit(tool.name, taken)
         if name != tool.name:

@@ -16,6 +16,7 @@ Schema = dict[str, Any]
 
 # Inlined schemas may grow without end (every definition used twice by the next one); this ends it.
 _NODES = 5_000
+_BRANCHES = 200
 _UNIONS = ("anyOf", "oneOf", "allOf")
 
 
@@ -47,7 +48,7 @@ class Trimmer:
     def __init__(self, rules: Rules, schema: Any) -> None:
         self.rules = rules
         self.cuts: list[tuple[str, str]] = []
-        self._root = schema if isinstance(schema, dict) else {}
+        self._root = sound(schema)
         self._stack: list[str] = []
         self._nodes = 0
 
@@ -62,8 +63,8 @@ class Trimmer:
         allowed = self.rules.top
         for keyword in list(trimmed) if allowed is not None else ():
             if keyword not in (allowed or ()):
-                del trimmed[keyword]
-                if keyword not in ("$schema", "$id", "$defs", "definitions", "title", "description"):
+                value = trimmed.pop(keyword)
+                if not _is_silent(keyword, value) and keyword != "description":
                     self.cut("$", f"{keyword} is left out")
         return {"type": trimmed.pop("type", "object"), "properties": trimmed.pop("properties", {})} | trimmed
 
@@ -76,20 +77,19 @@ class Trimmer:
     def node(self, schema: Any, path: str) -> Schema:
         """One schema and everything below it."""
         self._nodes += 1
-        if not isinstance(schema, dict):
-            return {} if schema is not False else {"not": {}} if self.rules.takes("not") else {}
+        schema = schema if isinstance(schema, dict) else {}  # `true` is a schema too; it says nothing
         if self._nodes > _NODES:
             self.cut(path, "everything below is left out: the schema is too large once its references are inlined")
             return {key: schema[key] for key in ("type", "description") if isinstance(schema.get(key), str)}
         if not self.rules.references and isinstance(schema.get("$ref"), str):
             return self._inlined(schema, path)
-        schema = self.rewritten(dict(schema), path)
+        schema = self.rewritten(sound(schema), path)
         kept: Schema = {}
         for keyword, value in schema.items():
             if path == "$" and self.rules.top is not None and keyword in self.rules.top and keyword not in _BELOW:
                 kept[keyword] = value
             elif not self.rules.takes(keyword):
-                if keyword not in _SILENT:
+                if not _is_silent(keyword, value):
                     self.cut(path, f"{keyword} is left out")
             else:
                 kept[keyword] = self._value(keyword, value, path)
@@ -101,9 +101,9 @@ class Trimmer:
         takes = self.rules.takes
         if "const" in schema and not takes("const"):
             schema.setdefault("enum", [schema.pop("const")])
-        if isinstance(schema.get("allOf"), list) and not takes("allOf"):
+        if "allOf" in schema and not takes("allOf"):
             schema = self._merged(schema, path)
-        if isinstance(schema.get("oneOf"), list) and not takes("oneOf") and takes("anyOf") and "anyOf" not in schema:
+        if "oneOf" in schema and not takes("oneOf") and takes("anyOf") and "anyOf" not in schema:
             schema["anyOf"] = schema.pop("oneOf")
         return schema
 
@@ -127,7 +127,7 @@ class Trimmer:
         pattern, properties = self.rules.property_name, schema.get("properties")
         if pattern is None or not isinstance(properties, dict):
             return
-        required = [name for name in schema.get("required") or () if isinstance(name, str)]
+        required = schema.get("required", ())
         for name in [name for name in properties if not pattern.fullmatch(name)]:
             if name in required:
                 raise Unofferable(f"its argument {name!r} must be given, and the provider takes no such name")
@@ -167,7 +167,7 @@ class Trimmer:
             beside = {key: value for key, value in schema.items() if key != "$ref"}
             found = self.target(schema["$ref"])
             schema = (found if isinstance(found, dict) else {}) | beside
-        return schema if isinstance(schema, dict) else {}
+        return sound(schema)
 
     def _plain_top(self, schema: Schema) -> Schema:
         """The top without a union: no provider takes one there."""
@@ -176,12 +176,12 @@ class Trimmer:
             if keyword in schema:
                 top.setdefault(keyword, schema[keyword])
         for keyword in _UNIONS:
-            branches = [self._resolved(branch) for branch in _list(top.pop(keyword, None))]
+            branches = [self._resolved(branch) for branch in top.pop(keyword, ())]
             if branches:
                 self._fold(top, branches, every=keyword == "allOf")
                 if keyword != "allOf":
                     self.cut("$", f"{keyword} is left out: the arguments of all its branches are offered together")
-        for keyword in ("enum", "const", "not", "if", "then", "else"):
+        for keyword in ("enum", "const", "not", "if", "then", "else", "$ref"):
             if keyword in top:
                 del top[keyword]
                 self.cut("$", f"{keyword} is left out")
@@ -193,26 +193,33 @@ class Trimmer:
 
     def _merged(self, schema: Schema, path: str) -> Schema:
         """`allOf` as one schema."""
-        for branch in _list(schema.pop("allOf")):
-            resolved = self._resolved(branch)
-            self._fold(schema, [resolved], every=True)
-            for keyword, value in resolved.items():
-                if keyword not in ("properties", "required") and schema.setdefault(keyword, value) != value:
+        branches = list(reversed(schema.pop("allOf")))
+        for _ in range(_BRANCHES):
+            if not branches:
+                break
+            branch = self._resolved(branches.pop())
+            branches += reversed(branch.get("allOf", ()))
+            if "properties" in branch or "required" in branch:
+                self._fold(schema, [branch], every=True)
+            for keyword, value in branch.items():
+                if keyword not in ("properties", "required", "allOf") and schema.setdefault(keyword, value) != value:
                     self.cut(path, f"{keyword} of an allOf is left out: two of its branches differ")
+        if branches:
+            self.cut(path, "the rest of an allOf is left out: it has no end")
         return schema
 
     @staticmethod
     def _fold(into: Schema, branches: list[Schema], *, every: bool) -> None:
         """Add the properties of branches. What is required of all is required, of `every` branch what any requires."""
-        properties = dict(into.get("properties") or {})
-        required = list(into.get("required") or ())
+        properties = dict(into.get("properties", {}))
+        required = list(into.get("required", ()))
         for branch in branches:
-            for name, schema in (branch.get("properties") or {}).items():
+            for name, schema in branch.get("properties", {}).items():
                 known = properties.setdefault(name, schema)
                 if known != schema:
-                    options = known["anyOf"] if set(known) == {"anyOf"} else [known]
+                    options = known["anyOf"] if isinstance(known, dict) and set(known) == {"anyOf"} else [known]
                     properties[name] = {"anyOf": options if schema in options else [*options, schema]}
-        sets = [{name for name in branch.get("required") or () if name in properties} for branch in branches]
+        sets = [{name for name in branch.get("required", ()) if name in properties} for branch in branches]
         common = set().union(*sets) if every else set.intersection(*sets)
         into["properties"] = properties
         names = [*required, *(name for name in properties if name in common and name not in required)]
@@ -220,8 +227,25 @@ class Trimmer:
             into["required"] = names
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _is_silent(keyword: str, value: Any) -> bool:
+    """Whether nothing is lost without a keyword. Arguments that are not named are refused in any case."""
+    return keyword in _SILENT or (keyword == "additionalProperties" and value is False)
+
+
+def sound(schema: Any) -> Schema:
+    """A copy of `schema` without the keywords whose values are of no use: foreign schemas hold anything."""
+    if not isinstance(schema, dict):
+        return {}
+    found: Schema = {
+        keyword: value
+        for keyword, value in schema.items()
+        if isinstance(value, _KINDS.get(keyword, object)) and (value or keyword not in _SCHEMA_LISTS)
+    }
+    if "required" in found:
+        found["required"] = [name for name in found["required"] if isinstance(name, str)]
+    if isinstance(found.get("items"), list):  # how drafts before 2020-12 wrote tuples
+        found["prefixItems"] = found.pop("items")
+    return found
 
 
 _SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
@@ -229,7 +253,17 @@ _SCHEMA_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _SCHEMAS = frozenset({"items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else"})
 # Keywords of the top that still have schemas in them.
 _BELOW = _SCHEMAS_BY_NAME | _SCHEMA_LISTS | _SCHEMAS
-# Nothing is lost without these.
 _SILENT = frozenset(
     {"$schema", "$id", "$defs", "definitions", "$comment", "title", "examples", "deprecated", "readOnly"}
 )
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(_SCHEMAS_BY_NAME, dict),
+    **dict.fromkeys(_SCHEMA_LISTS, list),
+    "$ref": str,
+    "description": str,
+    "enum": list,
+    "format": str,
+    "items": (dict, list, bool),
+    "required": list,
+    "type": (str, list),
+}

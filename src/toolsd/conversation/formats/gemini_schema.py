@@ -34,8 +34,6 @@ class GeminiTrimmer(Trimmer):
     def rewritten(self, schema: Schema, path: str) -> Schema:
         schema = super().rewritten(schema, path)
         schema = self._typed(schema)
-        if schema.get("additionalProperties") is False:
-            del schema["additionalProperties"]  # nothing is lost: arguments that are not named are none
         for edge, bound, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
             if schema.get("type") == "integer" and type(schema.get(edge)) is int and bound not in schema:
                 schema[bound] = schema.pop(edge) + step
@@ -57,6 +55,8 @@ class GeminiTrimmer(Trimmer):
         if "format" in schema and schema["format"] not in _FORMATS.get(kind, ()):
             self.cut(path, f"format {schema['format']!r} is left out")
             del schema["format"]
+        if not isinstance(schema.get("items"), dict):
+            schema.pop("items", None)
         if kind == "ARRAY" and not schema.get("items"):
             schema["items"] = {"anyOf": [{"type": one} for one in _ANYTHING]}
         if not kind and not schema.get("anyOf"):
@@ -73,7 +73,9 @@ class GeminiTrimmer(Trimmer):
         kinds = schema.get("type")
         if isinstance(kinds, list):
             del schema["type"]
-            schema["anyOf"] = [{"type": kind} for kind in kinds] if "anyOf" not in schema else schema["anyOf"]
+            known = [{"type": kind} for kind in kinds if isinstance(kind, str) and kind in (*_TYPES, "null")]
+            if known:
+                schema.setdefault("anyOf", known)
         elif kinds not in _TYPES and kinds is not None:
             del schema["type"]
             if kinds == "null":
@@ -88,7 +90,7 @@ class GeminiTrimmer(Trimmer):
                 return GeminiTrimmer._typed({**others[0], **schema})
             schema["anyOf"] = others
         if "type" not in schema and isinstance(schema.get("enum"), list):
-            schema["type"] = "string"
+            schema["type"] = _type_of(schema["enum"])
         elif "type" not in schema and "properties" in schema:
             schema["type"] = "object"
         return schema
@@ -106,3 +108,12 @@ class GeminiTrimmer(Trimmer):
         told = "One of: " + ", ".join(str(value) for value in values) + "."
         schema["description"] = f"{schema['description']} {told}" if schema.get("description") else told
         self.cut(path, "enum is told in the description: only values that are text can be listed")
+
+
+def _type_of(values: list[Any]) -> str:
+    """The type of an enum that does not say it."""
+    kinds = {type(value) for value in values if value is not None}
+    for name, members in (("boolean", {bool}), ("integer", {int}), ("number", {int, float})):
+        if kinds and kinds <= members:
+            return name
+    return "string"
