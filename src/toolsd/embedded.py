@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class Embedded:
     """Started at most once, stopped at the latest when the interpreter ends."""
 
-    def __init__(self, config: str | os.PathLike[str] | None) -> None:
+    def __init__(self, config: str | os.PathLike[str] | None, allow_unsandboxed: bool) -> None:
         self._config = config
+        self._allow_unsandboxed = allow_unsandboxed
         self._guard = threading.Lock()
         self._running: _Running | None = None
         self._finalizer: weakref.finalize[[], Embedded] | None = None
@@ -51,7 +52,7 @@ class Embedded:
                 return
             from toolsd import config  # here: a client of a daemon needs no configuration and no service
 
-            loaded = config.load(self._config)
+            loaded = config.load(self._config, allow_unsandboxed=self._allow_unsandboxed)
             running = _Running(Place.private(), loaded)
             running.start()
             self._running = running

@@ -210,6 +210,9 @@ class Node:
 
     def _start(self, order: StartWorker) -> None:
         number = order.worker
+        if order.launch.confinement.mode == "off":
+            fields = (("source", order.source), ("worker", number))
+            self._note(Note("warning", "this worker runs without a sandbox, with all rights of this user", fields))
         forkserver = self._wake_forkserver()
         link = Link(
             self._loop,

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 def tools(service: Service) -> list[dict[str, Any]]:
     """Every tool that can be called, in the order of the configuration."""
     found: list[dict[str, Any]] = msgspec.to_builtins(service.core.tools())
+    sandboxes = {source.name: _sandbox(source) for source in service.core.snapshot().sources}
     for tool in found:
+        tool["sandbox"] = sandboxes.get(tool["source"], "none")
         tool["parameters"] = tool["parameters"] or {}
     return found
 
@@ -48,12 +50,17 @@ def ps(service: Service) -> dict[str, Any]:
 
 
 def _source(view: SourceView, figures: dict[int, Figures], now: float) -> dict[str, Any]:
-    shown: dict[str, Any] = msgspec.to_builtins(view)
-    del shown["replicas"]
+    shown = {name: getattr(view, name) for name in view.__struct_fields__ if name not in ("launch", "replicas")}
+    shown["sandbox"] = _sandbox(view)
     failure = view.failure
     shown["failure"] = None if failure is None else {"code": failure.code, "message": failure.message}
     shown["workers"] = [_worker(replica, figures, now) for replica in view.replicas]
     return shown
+
+
+def _sandbox(view: SourceView) -> str:
+    """The tier that confines a source, or `none`."""
+    return "kernel" if view.launch is not None and view.launch.confinement.mode == "enforce" else "none"
 
 
 def _worker(view: ReplicaView, figures: dict[int, Figures], now: float) -> dict[str, Any]:

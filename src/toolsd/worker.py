@@ -50,6 +50,7 @@ from toolsd.messages import (
     StartFailed,
 )
 from toolsd.running import RunningBatch
+from toolsd.sandbox import mercy
 from toolsd.transport import Port
 
 _EXIT_BROKEN = 1  # the source does not load, does not close, or memory ran out: the evidence says which
@@ -71,6 +72,7 @@ class Descriptors(NamedTuple):
 def run(source: str, launch: Launch, fds: Descriptors) -> int:
     """Be a worker until the end; gives the exit status. Called in a process that the sandbox has confined."""
     sys.argv = [launch.path]
+    mercy.enter(launch)
     for stream in (sys.stdout, sys.stderr):  # what is printed before a death should be seen
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     writer = flight.Writer(fds.recorder)
@@ -196,6 +198,8 @@ class _Worker:
         else:
             what = "".join(traceback.format_exception_only(error)).strip()
             message = f"an error came out of the source while it was loading: {what}"
+        hint = mercy.hint(error)
+        message = f"{message} ({hint})" if hint is not None else message
         detail = "".join(traceback.format_exception(error))[-16_384:]
         self._send(codec.encode(StartFailed(message, detail)))
         return _status(error) or _EXIT_BROKEN if isinstance(error, SystemExit) else _EXIT_BROKEN

@@ -58,7 +58,7 @@ def test_tools(shop: Daemon) -> None:
     assert listed[0].split() == ["TOOL", "SOURCE", "DESCRIPTION"]
     assert listed[1].split(maxsplit=2) == ["add", "shop", "Add two numbers."]
     add = shop.toolsd("tools", "--json").json[0]
-    assert add.keys() == {"name", "source", "description", "parameters", "idempotent", "timeout"}
+    assert add.keys() == {"name", "source", "description", "parameters", "idempotent", "timeout", "sandbox"}
     assert add["parameters"]["required"] == ["a"]
     assert '"description": "The first one."' in shop.toolsd("tools", "--schema", "add").out
     assert shop.toolsd("tools", "add", "nope").status == 1

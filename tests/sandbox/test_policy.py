@@ -95,5 +95,5 @@ def test_a_network_is_a_word_or_a_list(value):
 )
 def test_what_a_machine_lacks_is_named(machine, processes, names):
     gaps = missing(machine, processes)
-    assert {name for gap in gaps for name in gap.guarantees} == names
+    assert {name for gap in gaps for name in gap.names} == names
     assert all("Remedy" in str(gap) for gap in gaps)

@@ -15,6 +15,7 @@ from toolsd.context import Context
 from toolsd.errors import ResultInvalid, SlotError, ToolError
 from toolsd.host import BatchCancelled, HostBatch, HostCall
 from toolsd.misfits import BadArguments
+from toolsd.sandbox import mercy
 from toolsd.source import Tool
 
 # What a tool may not keep from the runtime: each says that the batch, the worker or the loop has to end.
@@ -104,7 +105,11 @@ class Runnable:
             message = f"{self.tool.name} gave a result that cannot be sent: {error.message}"
             return encode_error(SlotError("result_invalid", message, {"path": error.path}))
         _log(self.tool.name, error)
-        return encode_error(SlotError("tool_error", describe(error), {"type": type(error).__qualname__}))
+        details = {"type": type(error).__qualname__}
+        hint = mercy.hint(error)
+        if hint is not None:
+            return encode_error(SlotError("tool_error", f"{describe(error)} ({hint})", details | {"hint": hint}))
+        return encode_error(SlotError("tool_error", describe(error), details))
 
     def timed_out(self) -> bytes:
         message = f"{self.tool.name} did not finish within {self.timeout:g} seconds and was stopped."

@@ -26,6 +26,7 @@ VERBS = {
     "turn": "Play a recorded completion stream and run its calls.",
     "assemble": "Show the calls in a recorded stream; run nothing.",
     "reload": "Have the daemon read its configuration again.",
+    "sandbox": "Show what confines a source, and what this machine can do.",
     "stop": "Stop the daemon.",
     "completion": "Print a shell completion script.",
 }

@@ -35,9 +35,9 @@ def address() -> str | None:
     if options.socket is not None:
         return options.socket
     if options.config is not None:
-        return config.load(options.config).daemon.socket
+        return config.load(options.config, allow_unsandboxed=True).daemon.socket
     try:
-        return config.load().daemon.socket
+        return config.load(allow_unsandboxed=True).daemon.socket
     except ConfigError:  # none here, or one that `check` has something to say about; the usual place is still there
         return None
 

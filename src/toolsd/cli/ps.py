@@ -32,6 +32,7 @@ def command() -> int:
         (
             "SOURCE",
             "STATE",
+            "SANDBOX",
             "TOOLS>",
             "QUEUED>",
             "RESTARTS>",
@@ -71,7 +72,8 @@ def command() -> int:
 
 def _rows(source: dict[str, Any]) -> list[tuple[str, ...]]:
     """One row a worker; the source itself is named in the first."""
-    own = (source["name"], source["state"], str(source["tools"]), str(source["queued"]), str(source["restarts"]))
+    counts = (str(source[name]) for name in ("tools", "queued", "restarts"))
+    own = (source["name"], source["state"], source["sandbox"], *counts)
     rows: list[tuple[str, ...]] = []
     for worker in source["workers"] or [None]:
         rows.append((*(own if not rows else ("",) * len(own)), *_worker(worker)))

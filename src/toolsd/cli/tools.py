@@ -35,6 +35,7 @@ def command(names: tuple[str, ...], schema: bool) -> int:
                     "parameters": tool.parameters,
                     "idempotent": tool.idempotent,
                     "timeout": tool.timeout,
+                    "sandbox": tool.sandbox,
                 }
                 for tool in tools
             ]

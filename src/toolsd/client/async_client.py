@@ -45,12 +45,19 @@ class AsyncClient:
         return cls(address, None, timeout)
 
     @classmethod
-    def local(cls, config: str | os.PathLike[str] | None = None, *, timeout: float = CONNECT_TIMEOUT) -> Self:
+    def local(
+        cls,
+        config: str | os.PathLike[str] | None = None,
+        *,
+        timeout: float = CONNECT_TIMEOUT,
+        allow_unsandboxed: bool = False,
+    ) -> Self:
         """A client with a coordinator of its own in this process, with the sources of `config` (a `toolsd.toml`).
 
-        No daemon is needed; the workers end with the client.
+        No daemon is needed; the workers end with the client. Sources whose mode is "off" are refused unless
+        `allow_unsandboxed`.
         """
-        return cls(None, Embedded(config), timeout)
+        return cls(None, Embedded(config, allow_unsandboxed), timeout)
 
     @property
     def address(self) -> str:

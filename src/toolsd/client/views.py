@@ -23,7 +23,10 @@ class CallReport(msgspec.Struct, frozen=True):
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A tool that can be called. `parameters` is the JSON schema of its arguments, an object."""
+    """A tool that can be called. `parameters` is the JSON schema of its arguments, an object.
+
+    `sandbox` is the tier that confines its source, `none` if nothing does.
+    """
 
     name: str
     source: str
@@ -31,6 +34,7 @@ class Tool(msgspec.Struct, frozen=True):
     parameters: dict[str, Any] = {}
     idempotent: bool = False
     timeout: float | None = None
+    sandbox: str = "none"
 
 
 def tools_of(body: Any) -> list[Tool]:

@@ -5,7 +5,7 @@ Owns the shape of the picture. Changes nothing. Instants (`since`) are on the cl
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from toolsd.core.fleet import Fleet
 from toolsd.core.model import Value
@@ -37,10 +37,12 @@ class ReplicaView(Value, frozen=True):
 class SourceView(Value, frozen=True):
     """One source of the current generation, or one that is leaving. `restarts` counts failures since the start.
 
-    `state` is `failed` as long as no start ever succeeded, also while the next one is being tried.
+    `launch` is the spec's, opaque here. `state` is `failed` as long as no start ever succeeded, also while the next one
+    is being tried.
     """
 
     name: str
+    launch: Any
     state: SourceState
     required: bool
     start: str
@@ -122,6 +124,7 @@ def _source(pool: Pool, workers: list[Worker]) -> SourceView:
     views += [ReplicaView(seat, None, None, "down", None, 0, 0) for seat in range(len(pool.seats)) if seat not in taken]
     return SourceView(
         name=pool.name,
+        launch=pool.spec.launch,
         state=_state(pool),
         required=pool.spec.required,
         start=pool.spec.start,

@@ -22,6 +22,7 @@ from toolsd.sandbox import seal as sealing
 from toolsd.sandbox.kernel import syscall
 from toolsd.sandbox.seal import Seal
 from toolsd.sandbox.syscalls import ARCHITECTURES, Architecture
+from toolsd.sandbox.tier import GUARANTEES
 
 # How long the proof may take. Much longer than it does; a canary that hangs has proved nothing.
 _PATIENCE = 10.0
@@ -36,8 +37,13 @@ class Breach(msgspec.Struct, frozen=True):
     attempt: str
     answer: str
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The guarantees that are broken."""
+        return tuple(GUARANTEES) if self.guarantee == "all" else (self.guarantee,)
+
     def __str__(self) -> str:
-        return f"cannot guarantee {self.guarantee}: {self.attempt}: {self.answer}"
+        return f"cannot guarantee {', '.join(self.names)}: {self.attempt}: {self.answer}"
 
 
 class _Decoys(msgspec.Struct, frozen=True):

@@ -85,7 +85,8 @@ def prepare(
     seccomp.program(profile, machine.architecture)
     keep: set[int] = set()
     if machine.root:
-        if not all(privileges.open_to_all(path, 4) for path in (*readable, os.path.dirname(scratch))):
+        needed = [path for path, rights in grants if rights & landlock.READ_FILE and os.path.exists(path)]
+        if not all(privileges.open_to_all(path, 4) for path in (*needed, os.path.dirname(scratch))):
             keep.add(privileges.DAC_READ_SEARCH)
         if not all(privileges.open_to_all(path, 6) for path in confinement.write):
             keep.add(privileges.DAC_OVERRIDE)

@@ -39,12 +39,12 @@ class Machine(msgspec.Struct, frozen=True):
 class Missing(msgspec.Struct, frozen=True):
     """One guarantee that cannot be had: what the kernel answered and what would help."""
 
-    guarantees: tuple[str, ...]
+    names: tuple[str, ...]
     answer: str
     remedy: str
 
     def __str__(self) -> str:
-        return f"cannot guarantee {', '.join(self.guarantees)}: {self.answer}. Remedy: {self.remedy}"
+        return f"cannot guarantee {', '.join(self.names)}: {self.answer}. Remedy: {self.remedy}"
 
 
 def probe(abi_ceiling: int | None = None) -> Machine:
