@@ -160,7 +160,7 @@ def visitor_work(token: str) -> str:
 '''
 
 _FILES = {
-    "steady": (_STEADY, 'replicas = 2\nstart = "eager"\n'),
+    "steady": (_STEADY, 'replicas = 2\nstart = "eager"\nrecycle = { turns = 40 }\n'),
     "swift": (_SWIFT, "max_batches = 8\n"),
     "fragile": (_FRAGILE, 'on_crash = "fail_calls"\n'),
     "stuck": (_STUCK, 'batch_timeout = "700ms"\ncancel_grace = "100ms"\nreplicas = 2\n'),

@@ -27,7 +27,7 @@ import msgspec
 import psutil  # type: ignore[import-untyped]
 
 from toolsd import flight, signals, transport
-from toolsd.core.events import BatchFailed, Event, WorkerExited, WorkerStarted, WorkerStartFailed
+from toolsd.core.events import BatchFailed, Event, WorkerExited, WorkerGrew, WorkerStarted, WorkerStartFailed
 from toolsd.core.instructions import (
     CancelBatch,
     Instruction,
@@ -44,7 +44,7 @@ from toolsd.forkserver import Exited, NotStarted, Report, Start, Started
 from toolsd.leftovers import kill_marked
 from toolsd.link import InFlight, Link
 from toolsd.oom import OomKills
-from toolsd.processes import ForkserverProcess, Output, close_all, diagnose, send_signal
+from toolsd.processes import ForkserverProcess, Output, close_all, diagnose, resident, send_signal
 from toolsd.sandbox import scratch
 from toolsd.sandbox.plan import plan_for
 from toolsd.sandbox.verdict import Seen, judge
@@ -60,6 +60,8 @@ _AUTOPSY, _AUTOPSY_STEP = 0.2, 0.005
 _CANCEL_AGAIN, _CANCEL_SLOWEST = 0.01, 1.0
 # How often scratch directories with a limit are looked at. Seconds.
 _POLL = 0.25
+# How often one looks whether a worker is above its `rss_limit`. Seconds.
+_WEIGH = 1.0
 # How long a worker may outlive its link. Longer than an exit takes to be reported.
 _LINGER = 1.0
 # How long the forkserver may take to kill everything and leave, in `close`.
@@ -262,7 +264,19 @@ class Node:
             send_signal(pidfd, SIGKILL)
         self._emit(WorkerStarted(report.worker, report.pid))
         worker.link.open()
+        if worker.order.rss_limit is not None:
+            self._loop.call_later(_WEIGH, self._weigh, worker, worker.order.rss_limit)
         self._start_next()
+
+    def _weigh(self, worker: _Worker, limit: int) -> None:
+        """Look at a worker's memory until it is above the limit, which is said once."""
+        if self._workers.get(worker.order.worker) is not worker or worker.ended or worker.pid is None:
+            return
+        rss = resident(worker.pid) if worker.link.ready else 0
+        if rss > limit:
+            self._emit(WorkerGrew(worker.order.worker, rss))
+        else:
+            self._loop.call_later(_WEIGH, self._weigh, worker, limit)
 
     def _not_started(self, number: int, message: str) -> None:
         """A worker that never became a process."""

@@ -264,3 +264,12 @@ def close_all(fds: Sequence[int]) -> None:
     for fd in fds:
         with contextlib.suppress(OSError):
             os.close(fd)
+
+
+def resident(pid: int) -> int:
+    """The resident memory of a process in bytes; 0 if it is gone (proc_pid_statm(5))."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0

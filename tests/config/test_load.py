@@ -69,6 +69,7 @@ def test_every_option_can_be_set(tmp_path: Path) -> None:
         "on_crash": '"fail_calls"', "restart.backoff": '"1s..2s"', "restart.max": "7", "restart.within": '"8s"',
         "restart.stable_after": '"9s"', "restart.cool_down": '"10s"', "limits.memory": '"1GiB"',
         "limits.cpu_time": '"11s"', "limits.open_files": "64", "limits.file_size": '"1MiB"', "limits.threads": "12",
+            "recycle.turns": "13", "recycle.age": '"14h"', "recycle.rss": '"2GiB"',
         "limits.processes": "2", "limits.scratch_size": '"1MiB"',
         "permissions.mode": '"off"', "permissions.preset": '["pure"]', "permissions.read": '["/usr/share"]',
         "permissions.write": '["@scratch"]', "permissions.exec": '["/usr/bin"]', "permissions.network": '"loopback"',

@@ -23,6 +23,7 @@ from toolsd.core.events import (
     TimePassed,
     TurnSubmitted,
     WorkerExited,
+    WorkerGrew,
     WorkerMisbehaved,
     WorkerReady,
     WorkerStarted,
@@ -327,6 +328,12 @@ class Histories(RuleBasedStateMachine):
             world.post(TimePassed())
         world.now = until
         world.post(TimePassed())
+
+    @rule(number=pick)
+    def grow(self, number: int) -> None:
+        process = self._chosen(number, "ready", asked=None)
+        if process is not None:
+            self.world.post(WorkerGrew(process.number, 2000))
 
     @rule(registry=registries, rarely=rarely)
     def reload(self, registry: dict[str, int], rarely: bool) -> None:

@@ -27,7 +27,7 @@ from toolsd.core.instructions import (
     StartWorker,
     StopWorker,
 )
-from toolsd.core.model import Restart, SourceSpec, ToolSpec
+from toolsd.core.model import Recycle, Restart, SourceSpec, ToolSpec
 from toolsd.core.turn import EMPTY
 from toolsd.errors import SlotError
 
@@ -227,8 +227,12 @@ class World:
                     assert worker.state in ("starting", "ready") or worker.ready_at is None
                     waiting = [b for b in pool.queue if b.seat in (None, worker.seat)]
                     assert not (worker.room and waiting), "a worker has room and a batch waits"
+            assert pool.spare is None or (pool.spare.state in ("starting", "dying") and pool.seats[pool.spare.seat])
+            assert pool.spare not in pool.seats or pool.spare is None
             for worker in workers:
-                if worker.state == "ready":
+                if worker.state == "ready" and worker.retired:
+                    assert worker.batches and not worker.room and worker not in pool.seats
+                elif worker.state == "ready":
                     capacity = len(worker.room) + len(worker.batches)
                     assert capacity == self.processes[worker.id].capacity
                     regions = worker.room + [b.region for b in worker.batches.values()]
@@ -270,5 +274,6 @@ def source(name: str, variant: int) -> SourceSpec:
         queue_turns=3,
         queue_wait=None if variant == 3 else 15.0,
         on_crash=("fail_turn", "fail_calls")[variant // 2 % 2],
+        recycle=(Recycle(), Recycle(turns=2), Recycle(age=25.0), Recycle(rss=1000))[variant],
         restart=Restart(max=2, within=60.0, cool_down=20.0, stable_after=5.0),
     )

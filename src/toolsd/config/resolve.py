@@ -20,7 +20,7 @@ from toolsd.config.positions import Path
 from toolsd.config.reader import Reader, dotted
 from toolsd.config.schema import Keys
 from toolsd.config.secrets import Environment
-from toolsd.core.model import Restart, SourceSpec
+from toolsd.core.model import Recycle, Restart, SourceSpec
 from toolsd.launch import Confinement, Launch, Limits, ToolSettings
 from toolsd.sandbox import places, policy
 
@@ -128,6 +128,7 @@ class Resolver:
                 tools=tools,
             ),
             restart=_restart(_below("restart.", values)),
+            recycle=Recycle(**_below("recycle.", values)),
             queue_turns=values["queue.turns"],
             queue_wait=values["queue.wait"],
             **{key: values[key] for key in SourceSpec.__struct_fields__ if key in values},

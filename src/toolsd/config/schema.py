@@ -94,6 +94,11 @@ SHARED: Keys = {
         "stable_after": _DURATION,
         "cool_down": _DURATION,
     },
+    "recycle": {
+        "turns": Option(units.or_none(units.whole(1, 1_000_000_000))),
+        "age": _DURATION_OR_NONE,
+        "rss": _MEMORY,
+    },
     "limits": {
         "memory": _MEMORY,
         "cpu_time": _DURATION_OR_NONE,
@@ -156,6 +161,7 @@ BUILT_IN: dict[str, Any] = {
     "restart.within": _restart.within,
     "restart.stable_after": _restart.stable_after,
     "restart.cool_down": _restart.cool_down,
+    **{f"recycle.{key}": getattr(_spec.recycle, key) for key in _spec.recycle.__struct_fields__},
     "limits.memory": _limits.memory,
     "limits.cpu_time": _limits.cpu_time,
     "limits.open_files": _limits.open_files,

@@ -95,8 +95,14 @@ class Dispatch:
         worker, pool = batch.worker, batch.pool
         assert worker is not None
         del worker.batches[batch.id]
-        worker.room.append(batch.region)
         worker.proven = True
+        worker.turns_left -= 1
+        if not worker.retired:
+            worker.room.append(batch.region)
+            if not worker.turns_left:
+                self.fleet.tire(worker, now)
+        elif not worker.batches:
+            self.fleet.stop(worker, now)
         batch.to("over")
         batch.turn.story.append((now, "batch over", batch.id))
         pool.batches -= 1
@@ -149,11 +155,14 @@ class Dispatch:
             self._alarms.arm(pool, next_due)
 
     def reseat(self, pool: Pool, now: float) -> None:
-        """A seat is empty: what waited for it moves, or learns that its session's state is lost."""
+        """A seat is empty, or another's: what waited for it moves, or learns that its session's state is lost."""
         if pool.spec.affinity == "none":
             return
         for batch in list(pool.queue):
-            if batch.state != "queued" or batch.seat is None or pool.seats[batch.seat] is not None:
+            if batch.state != "queued" or batch.seat is None:
+                continue
+            seated = pool.seats[batch.seat]
+            if seated is not None and batch.pin in (None, seated.id):
                 continue
             session = batch.turn.session
             if batch.pin is not None and session is not None:

@@ -118,6 +118,13 @@ class ProgressReported(Value, frozen=True):
     payload: Any
 
 
+class WorkerGrew(Value, frozen=True):
+    """The worker's memory is above the `rss_limit` it was started with. Said once in its life; `rss` is bytes."""
+
+    worker: int
+    rss: int
+
+
 class WorkerMisbehaved(Value, frozen=True):
     """A worker sent what the protocol does not allow."""
 
@@ -167,6 +174,7 @@ Event = (
     | BatchFinished
     | BatchFailed
     | ProgressReported
+    | WorkerGrew
     | WorkerMisbehaved
     | WorkerExited
     | RegistryPublished

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from toolsd.core import failures
 from toolsd.core.dispatch import Dispatch
-from toolsd.core.events import WorkerExited, WorkerMisbehaved, WorkerReady, WorkerStarted, WorkerStartFailed
+from toolsd.core.events import WorkerExited, WorkerGrew, WorkerMisbehaved, WorkerReady, WorkerStarted, WorkerStartFailed
 from toolsd.core.instructions import KillReason, KillWorker, StartWorker, StopWorker
 from toolsd.core.model import ExitReport
 from toolsd.core.pool import Pool
@@ -53,6 +53,9 @@ class Fleet:
         """Start what the pool wants, as far as the bound on processes and the restart policy allow."""
         while not self.halted:
             seat = pool.wanted_seat()
+            spare = seat is None
+            if seat is None:
+                seat = pool.tired_seat()
             if seat is None:
                 return
             family = self.pools[pool.name]
@@ -63,12 +66,18 @@ class Fleet:
                 if at != float("inf"):
                     self._alarms.arm(pool, at)
                 return
-            self._start(pool, seat, now)
+            self._start(pool, seat, now, spare=spare)
+
+    def tire(self, worker: Worker, now: float) -> None:
+        """The worker is to be replaced, though nothing is wrong with it."""
+        if worker.state == "ready" and not worker.tired and not worker.retired:
+            worker.tired = True
+            self.fill(worker.pool, now)
 
     def dismiss(self, pool: Pool, now: float) -> None:
         """Send away the idle workers of a pool that is leaving."""
         if not pool.queue:
-            for worker in pool.seats:
+            for worker in (*pool.seats, pool.spare):
                 if worker is not None and not worker.batches and worker.state in ("starting", "ready"):
                     self.stop(worker, now)
         self._forget(pool)
@@ -86,7 +95,8 @@ class Fleet:
         worker.room = []
         worker.doom = "stop"
         self._alarms.disarm(worker)
-        worker.pool.restarts.abandoned()
+        if not worker.retired:
+            worker.pool.restarts.abandoned()
         self._unseat(worker)
         self._emit(StopWorker(worker.id, worker.pool.spec.stop_timeout))
 
@@ -142,8 +152,12 @@ class Fleet:
         pool.restarts.ready(now)
         if pool.refused is None:
             pool.failure = None
+        if pool.spec.recycle.age is not None:
+            self._alarms.arm(worker, now + pool.spec.recycle.age)
         if pool.discovery != "described":
             self.publishing.described(pool, event.tools, now)
+        if worker is pool.spare:
+            self._succeed(worker, now)
         self._dispatch.pump(worker, now)
         if pool.is_leaving():
             self.dismiss(pool, now)
@@ -163,6 +177,13 @@ class Fleet:
             self._alarms.disarm(worker)
             self._alarms.arm(worker, now + worker.pool.spec.stop_timeout)
         self._settle(worker, None, now, detail=event.detail)
+
+    def on_grew(self, event: WorkerGrew, now: float) -> None:
+        worker = self.workers.get(event.worker)
+        if worker is None or worker.state != "ready":
+            self._shared.stale += 1
+            return
+        self.tire(worker, now)
 
     def on_misbehaved(self, event: WorkerMisbehaved, now: float) -> None:
         worker = self.workers.get(event.worker)
@@ -222,7 +243,7 @@ class Fleet:
     # --- inside ---
 
     def _check_batches(self, worker: Worker, now: float) -> None:
-        next_due: float | None = None
+        next_due = self._tires_at(worker, now)
         doom: KillReason | None = None
         for batch in worker.batches.values():
             at = batch.due if batch.kill_at is None else batch.kill_at
@@ -238,16 +259,43 @@ class Fleet:
         elif next_due is not None:
             self._alarms.arm(worker, next_due)
 
-    def _start(self, pool: Pool, seat: int, now: float) -> None:
+    def _tires_at(self, worker: Worker, now: float) -> float | None:
+        """When the worker's age will be a reason to replace it; if it is one now, that is begun."""
+        age = worker.pool.spec.recycle.age
+        if age is None or worker.ready_at is None or worker.tired or worker.retired:
+            return None
+        at = worker.ready_at + age
+        if at > now:
+            return at
+        self.tire(worker, now)
+        return None
+
+    def _succeed(self, spare: Worker, now: float) -> None:
+        """The spare is ready: the seat is its own now, and who had it leaves as soon as it holds nothing."""
+        pool = spare.pool
+        before = pool.seats[spare.seat]
+        assert before is not None  # or the seat would have been given to the spare before
+        before.retired, before.tired, before.room = True, False, []
+        self._unseat(before)
+        self._shared.inform("worker is replaced", source=pool.name, worker=before.id, by=spare.id)
+        if not before.batches:
+            self.stop(before, now)
+        self._dispatch.reseat(pool, now)
+
+    def _start(self, pool: Pool, seat: int, now: float, *, spare: bool) -> None:
         self._numbers += 1
         worker = Worker(self._numbers, pool, seat, now)
         self.workers[worker.id] = worker
-        pool.seats[seat] = worker
+        if spare:
+            pool.spare = worker
+        else:
+            pool.seats[seat] = worker
         pool.live += 1
         pool.warm = False
         pool.restarts.starting()
         self._alarms.arm(worker, now + pool.spec.start_timeout)
-        self._emit(StartWorker(worker.id, pool.name, seat, pool.spec.launch, max(1, pool.spec.max_batches)))
+        spec = pool.spec
+        self._emit(StartWorker(worker.id, pool.name, seat, spec.launch, max(1, spec.max_batches), spec.recycle.rss))
 
     def _bury(self, worker: Worker, now: float) -> None:
         worker.to("gone", now)
@@ -258,9 +306,14 @@ class Fleet:
         self._unseat(worker)
 
     def _unseat(self, worker: Worker) -> None:
+        """Its seat falls to the spare that is on its way to it, if there is one."""
         pool = worker.pool
+        spare = pool.spare if pool.spare is not None and pool.spare.seat == worker.seat else None
         if pool.seats[worker.seat] is worker:
-            pool.seats[worker.seat] = None
+            pool.seats[worker.seat] = spare
+            pool.spare = None if spare is not None else pool.spare
+        elif spare is worker:
+            pool.spare = None
 
     def _settle(self, worker: Worker, exit: ExitReport | None, now: float, *, detail: str | None = None) -> None:
         """Everybody who depended on the worker learns its end. Happens once in its life."""

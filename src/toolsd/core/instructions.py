@@ -17,13 +17,17 @@ KillReason = Literal["deadline", "cancel", "stop", "drain", "protocol", "start_t
 
 
 class StartWorker(Value, frozen=True):
-    """Start one incarnation of a replica. `launch` is the source spec's, untouched."""
+    """Start one incarnation of a replica. `launch` is the source spec's, untouched.
+
+    `rss_limit`: above so many bytes of resident memory, say so (`events.WorkerGrew`).
+    """
 
     worker: int
     source: str
     replica: int
     launch: Any
     max_batches: int = 1
+    rss_limit: int | None = None
 
 
 class SendBatch(Value, frozen=True):

@@ -49,6 +49,17 @@ class Restart(Value, frozen=True):
     cool_down: float = 30.0
 
 
+class Recycle(Value, frozen=True):
+    """When a worker that is well is replaced all the same: after `turns` batches, `age` seconds, or above `rss` bytes.
+
+    `None` is never. Its successor is started first; then it ends what it holds, takes no more, and leaves.
+    """
+
+    turns: int | None = None
+    age: float | None = None
+    rss: int | None = None
+
+
 class SourceSpec(Value, frozen=True):
     """What the core needs to know of one configured source. Durations are seconds, `None` is unlimited.
 
@@ -71,6 +82,7 @@ class SourceSpec(Value, frozen=True):
     queue_wait: float | None = 30.0
     on_crash: OnCrash = "fail_turn"
     restart: Restart = Restart()
+    recycle: Recycle = Recycle()
 
 
 class ToolSpec(Value, frozen=True):

@@ -31,7 +31,10 @@ Discovery = Literal["pending", "described", "failed"]
 
 
 class Pool:
-    """See the module. `refused` names the collision that keeps its tools out of the current generation."""
+    """See the module. `refused` names the collision that keeps its tools out of the current generation.
+
+    `spare` is a worker that starts while the one it is to replace still has the seat.
+    """
 
     __slots__ = (
         "alarm",
@@ -48,6 +51,7 @@ class Pool:
         "refused",
         "restarts",
         "seats",
+        "spare",
         "spec",
         "tools",
         "typical",
@@ -60,6 +64,7 @@ class Pool:
         self.spec = spec
         self.name = spec.name
         self.seats: list[Worker | None] = [None] * spec.replicas
+        self.spare: Worker | None = None
         self.queue = FairQueue()
         self.restarts = Restarts(spec.restart, jitter)
         self.pins: OrderedDict[str, int] = OrderedDict()
@@ -166,6 +171,12 @@ class Pool:
         """Seconds until a full queue has probably drained."""
         ready = sum(1 for worker in self.seats if worker is not None and worker.state == "ready") or 1
         return max(0.05, round(self.typical * len(self.queue) / ready, 3))
+
+    def tired_seat(self) -> int | None:
+        """A seat whose worker should be replaced, if nobody is being replaced now."""
+        if self.spare is not None or self.is_leaving():
+            return None
+        return next((seat for seat, worker in enumerate(self.seats) if worker is not None and worker.tired), None)
 
     def learn(self, elapsed: float) -> None:
         """Take one batch's duration into the mean."""

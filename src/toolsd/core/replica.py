@@ -9,6 +9,9 @@ told to leave, or condemned, it gives up the seat, so that its successor can be 
         │          │           │
         └──────────┴───────────┴──────▶ dying ──▶ gone
 
+A worker that is *tired* (`Recycle`) keeps its seat until its successor is ready; then it is *retired*: it takes no more
+batches, and is stopped when it holds none.
+
 `stopping` was asked to close its source and leave, and holds no batch. `dying` was killed by us, or has told us
 that its source does not load; what comes from it afterwards is stale. `gone` means its exit was reported.
 `doom` is why we ended it, so that the exit is never taken for a crash.
@@ -40,7 +43,8 @@ class Worker:
     """An incarnation. `room` are the free regions, one for each batch it could take now; empty until it is ready.
 
     `proven`: it has answered a batch, so its death is no part of a crash loop. `alarm` belongs to `Alarms`.
-    `give_up_at` is when we stop waiting for the exit of a dying worker.
+    `give_up_at` is when we stop waiting for the exit of a dying worker. `turns_left` is how
+    many batches it may still end before it is tired; negative: no such bound.
     """
 
     __slots__ = (
@@ -54,11 +58,14 @@ class Worker:
         "pool",
         "proven",
         "ready_at",
+        "retired",
         "room",
         "seat",
         "since",
         "state",
         "story",
+        "tired",
+        "turns_left",
     )
 
     def __init__(self, number: int, pool: Pool, seat: int, now: float) -> None:
@@ -70,6 +77,9 @@ class Worker:
         self.since = now
         self.ready_at: float | None = None
         self.proven = False
+        self.tired = False
+        self.retired = False
+        self.turns_left = pool.spec.recycle.turns or -1
         self.batches: dict[int, Batch] = {}
         self.room: list[int] = []
         self.doom: Doom | None = None
