@@ -22,7 +22,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolsd import codec, messages, transport
-from toolsd.content import encode_error
+from toolsd.content import LogRecord, encode_error, pack_report
 from toolsd.core import events, instructions
 from toolsd.core.model import Call
 from toolsd.errors import Failure, LocalProtocolError, PeerProtocolError, SlotError
@@ -35,6 +35,10 @@ _log = logging.getLogger("toolsd.clients")
 OUTBOX_MESSAGES = 10_000
 OUTBOX_BYTES = 128 * 1024 * 1024
 OUTBOX_SECONDS = 30.0
+# From here on reports of running calls are left out, and their number is told: a tool that talks faster than its client
+# listens costs neither its result nor the other turns of that client.
+REPORTS_MESSAGES = OUTBOX_MESSAGES // 2
+REPORTS_BYTES = OUTBOX_BYTES // 2
 # A ROUTER cannot tell when a full peer drains (zmq_socket(3)), so the outboxes are tried again this often.
 _RETRY, _RETRY_DROPPED = 0.01, 0.2
 _PROBE_AFTER = 0.2
@@ -46,7 +50,7 @@ OnAsk = Callable[[bytes, Ask], None]
 class Peer:
     """One connection of a client that has said HELLO. `dropped`: it is not heard any more."""
 
-    __slots__ = ("descriptor", "dropped", "id", "name", "outbox", "outbox_bytes", "pid", "stuck_since")
+    __slots__ = ("descriptor", "dropped", "id", "left_out", "name", "outbox", "outbox_bytes", "pid", "stuck_since")
 
     def __init__(self, identity: bytes, descriptor: int, hello: Hello) -> None:
         self.id = identity
@@ -57,6 +61,7 @@ class Peer:
         self.outbox_bytes = 0
         self.stuck_since = 0.0
         self.dropped = False
+        self.left_out: dict[tuple[str, int], int] = {}  # reports, by turn and index of the call
 
 
 class Reception:
@@ -216,9 +221,27 @@ class Reception:
         self._send_turn(told.client, told.turn, message, frames.frames)
 
     def report_progress(self, told: instructions.ReportProgress) -> None:
+        peer = self._peers.get(told.client)
+        if peer is None:
+            return
+        if len(peer.outbox) >= REPORTS_MESSAGES or peer.outbox_bytes >= REPORTS_BYTES:
+            call = (told.turn, told.index)
+            peer.left_out[call] = peer.left_out.get(call, 0) + 1
+            return
+        self._tell_left_out(told.client, told.turn)
         frames = codec.Frames()
         message = messages.Progress(told.turn, told.index, frames.put(told.payload))
         self.send(told.client, message, frames.frames)
+
+    def _tell_left_out(self, client: bytes, turn: str) -> None:
+        peer = self._peers.get(client)
+        if peer is None or not peer.left_out:
+            return
+        for call in [call for call in peer.left_out if call[0] == turn]:
+            count = peer.left_out.pop(call)
+            text = f"{count} reports of this call were left out: they came faster than the client took them"
+            told = pack_report(LogRecord("warning", text, {"left_out": count}))
+            self.send(client, messages.Progress(turn, call[1], told))
 
     def finish_turn(self, told: instructions.FinishTurn) -> None:
         frames = codec.Frames()
@@ -226,6 +249,7 @@ class Reception:
         self._send_turn(told.client, told.turn, message, frames.frames)
 
     def fail_turn(self, told: instructions.FailTurn) -> None:
+        self._tell_left_out(told.client, told.turn)
         try:
             self.send(told.client, messages.Failed(told.turn, told.failure))
         except LocalProtocolError:  # a ledger of hundreds of thousands of calls; the cause alone always fits
@@ -261,6 +285,7 @@ class Reception:
             self._queue(peer, whole)
 
     def _send_turn(self, client: bytes, turn: str, message: Message, frames: list[Any]) -> None:
+        self._tell_left_out(client, turn)
         try:
             self.send(client, message, frames)
         except LocalProtocolError as error:

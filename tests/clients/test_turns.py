@@ -25,9 +25,10 @@ from toolsd import (
     codec,
 )
 from toolsd.client import CallReport
+from toolsd.reception import REPORTS_MESSAGES
 from toolsd.streams import StreamBudget
 
-from .conftest import WORKSHOP, Daemon, Gate
+from .conftest import WORKSHOP, Daemon, Gate, eventually
 
 
 def delta(index: int, id_: str | None = None, name: str | None = None, arguments: str | None = None) -> dict[str, Any]:
@@ -208,6 +209,28 @@ def test_progress_log_and_output_arrive_in_order(client: Client) -> None:
         LogRecord("info", "all done", {"steps": 5}),
         Output("some output"),
     ]
+
+
+def test_a_tool_that_talks_faster_than_its_client_listens_loses_no_result(client: Client, daemon: Daemon) -> None:
+    reports: list[Any] = []
+
+    def slow(said: CallReport) -> None:
+        if not reports:
+            with toolsd.connect(daemon.address) as other:
+                eventually(
+                    lambda: any(waiting["waiting_messages"] >= REPORTS_MESSAGES for waiting in other.ps()["clients"]),
+                    "no more reports are kept for this client",
+                )
+        reports.append(said.report)
+
+    assert client.call("steps", {"count": 30_000}, on_report=slow).text == "done"
+    progress = [report.done for report in reports if isinstance(report, Progress)]
+    assert progress == sorted(set(progress))
+    notes = [report for report in reports if isinstance(report, LogRecord) and report.level == "warning"]
+    left_out = sum(note.fields["left_out"] for note in notes)
+    assert left_out > 0
+    assert len(reports) - len(notes) + left_out == 30_000 + 2
+    assert "left out" in notes[0].message
 
 
 def test_a_report_handler_that_raises_ends_the_turn_with_its_own_error(client: Client) -> None:
