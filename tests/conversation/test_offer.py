@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolsd import UsageError
+from toolsd import UsageError, streams
 from toolsd.client import Tool
 from toolsd.conversation import FORMATS, Offer, offer
 
@@ -72,6 +72,10 @@ def test_a_changed_name_avoids_one_that_is_there(format: str, name: str) -> None
     made = offer([Tool(changed, "s"), Tool(name, "s")], format)
     there = [entry for entry, _ in declared(made)]
     assert there[0] == changed and there[1] != changed and made.names == {there[1]: name}
+
+
+def test_every_stream_has_a_way_back() -> None:
+    assert FORMATS.keys() == {*streams.FORMATS, "mcp"}
 
 
 def test_the_shapes() -> None:
