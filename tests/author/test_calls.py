@@ -103,6 +103,7 @@ def test_an_absurd_allocation_is_an_error_in_the_slot(run_one: Callable[..., too
     result = run_one(lambda: bytearray(1 << 60))
     assert result.error is not None
     assert (result.error.code, result.error.details) == ("tool_error", {"type": "MemoryError"})
+    assert "more memory than there is" in result.text
 
 
 def test_a_result_that_cannot_be_sent_is_an_error_in_the_slot(run_one: Callable[..., toolsd.Result]) -> None:

@@ -35,6 +35,8 @@ def test_an_unknown_tool_is_an_error_in_its_slot_with_near_names():
     (_, error), (_, good) = talk.one(FinishTurn).results
     assert isinstance(error, SlotError) and error.code == "unknown_tool"
     assert "'notes_add'" in error.message and error.details["near"][0] == "notes_add"
+    talk.submit("shouted", "NOTES_ADD")
+    assert talk.one(FinishTurn).results[0][1].details["near"][0] == "notes_add"
     assert good == "ok-t-1"
 
 

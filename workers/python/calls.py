@@ -119,6 +119,8 @@ class Runnable:
 def describe(error: BaseException) -> str:
     """Type and message of an exception, whatever its `__str__` does."""
     name, text = type(error).__qualname__, _text(error)
+    if isinstance(error, MemoryError) and not text:
+        text = "it needs more memory than there is"
     return f"{name}: {text}" if text else name
 
 

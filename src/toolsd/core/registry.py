@@ -94,8 +94,13 @@ class Generation:
         distinct = dict.fromkeys(names)
         return {name: self._unknown(name, rank < _NEAR_MAX) for rank, name in enumerate(distinct)}
 
+    def _near(self, name: str) -> list[str]:
+        """The tools whose names are like `name`, the nearest first; case makes no difference."""
+        folded = {tool.casefold(): tool for tool in self.index}
+        return [folded[found] for found in get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
+
     def _unknown(self, name: str, search: bool) -> SlotError:
-        near = get_close_matches(name[:_NAME_MAX], self.index, n=3, cutoff=0.6) if search else []
+        near = self._near(name[:_NAME_MAX]) if search else []
         silent = [pool.name for pool in self.pools if pool.discovery != "described" or pool.refused is not None]
         text = f"There is no tool named {name[:_NAME_MAX]!r}."
         if near:
