@@ -172,6 +172,15 @@ def test_extra_keys_of_a_call_go_back() -> None:
     )
 
 
+def test_only_the_choice_that_is_the_turn_speaks() -> None:
+    listener = Listener()
+    assembler = CompletionAssembler(listen=listener)
+    deltas = [{"function": {"name": "f", "arguments": "{}"}, "index": 0, "id": "a"}]
+    assembler.feed({"choices": [{"index": 1, "delta": {"content": "other"}}]})
+    assembler.feed({"choices": [{"index": 0, "delta": {"tool_calls": deltas}}]})
+    assert messages("openai-chat", assembler.finish().calls, [result("x")], said=listener.parts())[0]["content"] is None
+
+
 def test_interactions_go_back_step_by_step() -> None:
     listener = Listener()
     assembler = CompletionAssembler(listen=listener)

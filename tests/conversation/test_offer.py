@@ -275,5 +275,6 @@ def _check_gemini(schema: Any) -> None:
     assert ("type" in schema) != ("anyOf" in schema)
     for inner in (*(schema.get("properties") or {}).values(), *schema.get("anyOf", ())):
         _check_gemini(inner)
+    assert set(schema.get("required", ())) <= set(schema.get("properties") or ())
     if "items" in schema:
         _check_gemini(schema["items"])

@@ -57,6 +57,10 @@ class GeminiTrimmer(Trimmer):
             del schema["format"]
         if not isinstance(schema.get("items"), dict):
             schema.pop("items", None)
+        if "required" in schema:  # "property is not defined"
+            schema["required"] = [name for name in schema["required"] if name in schema.get("properties", ())]
+            if not schema["required"]:
+                del schema["required"]
         if kind == "ARRAY" and not schema.get("items"):
             schema["items"] = {"anyOf": [{"type": one} for one in _ANYTHING]}
         if not kind and not schema.get("anyOf"):

@@ -39,30 +39,19 @@ class OpenAIChatSaid(Said):
                 reasoning = delta.get("reasoning_content")
             else:
                 # litellm declares it; to openai and others it is unknown, and they are slow to say that there is none.
-                more = _field(delta, "__pydantic_extra__") or _field(delta, "__dict__") or {}
-                reasoning = more.get("reasoning_content")
-            if content or reasoning:
-                index = _field(choice, "index")
-                index = index if type(index) is int else position
-                self._add(index, "content", content)
-                self._add(index, "reasoning_content", reasoning)
+                extra, declared = _field(delta, "__pydantic_extra__"), _field(delta, "__dict__")
+                reasoning = (extra or {}).get("reasoning_content") or (declared or {}).get("reasoning_content")
+            index = _field(choice, "index")
+            said = self._choices.setdefault(index if type(index) is int else position, {})
+            if content:
+                _add(said, "content", content)
+            if reasoning:
+                _add(said, "reasoning_content", reasoning)
 
     def parts(self) -> list[Any]:
-        """One dict with the keys that something was said under, or nothing."""
-        if not self._choices:
-            return []
-        said = self._choices[min(self._choices)]
+        """One dict with the keys that something was said under."""
+        said = self._choices[min(self._choices)] if self._choices else {}
         return [{key: "".join(pieces) for key, pieces in said.items()}]
-
-    def _add(self, index: int, key: str, value: Any) -> None:
-        if value is None or value == "":
-            return
-        if not isinstance(value, str):  # Mistral's list of text and thinking
-            value = "".join(
-                text for part in sequence(plain(value)) if isinstance(text := mapping(plain(part)).get("text"), str)
-            )
-        if value:
-            self._choices.setdefault(index, {}).setdefault(key, []).append(value)
 
 
 class OpenAIChat(Format):
@@ -103,6 +92,14 @@ def _call(entry: Entry) -> dict[str, Any]:
     else:
         what = {"type": "function", "function": {"name": entry.name, "arguments": entry.arguments}}
     return {"id": entry.id, **what, **entry.extra}
+
+
+def _add(said: dict[str, list[str]], key: str, value: Any) -> None:
+    if not isinstance(value, str):  # Mistral's list of text and thinking
+        parts = [mapping(plain(part)).get("text") for part in sequence(plain(value))]
+        value = "".join(part for part in parts if isinstance(part, str))
+    if value:
+        said.setdefault(key, []).append(value)
 
 
 def _field(thing: Any, key: str) -> Any:
