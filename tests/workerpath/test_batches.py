@@ -174,14 +174,16 @@ def test_late_threads_cannot_touch_the_next_batch(play):
     async def scenario(bench):
         worker = await bench.start()
         code = """
+host.go, host.gone = threading.Event(), threading.Event()
 def late():
-    time.sleep(0.1); batch.progress(0, b'late')
+    host.go.wait(); batch.progress(0, b'late')
     try: batch.finished(0, b't')
     except Exception as error: host.late = str(error)
+    host.gone.set()
 threading.Thread(target=late).start()
 """
         await bench.run(worker, code)
-        assert "after its batch had ended" in await bench.run(worker, "time.sleep(0.3); out = host.late")
+        assert "after its batch had ended" in await bench.run(worker, "host.go.set(); host.gone.wait(10); out = host.late")
         assert not any(isinstance(e, ProgressReported) for e in bench.events)
 
     play(scenario)

@@ -13,6 +13,7 @@ from workerbench import HIDE, SPAWNING, gone, started
 
 from toolsd.core.events import (
     BatchFinished,
+    ProgressReported,
     SlotsFilled,
     WorkerExited,
     WorkerMisbehaved,
@@ -143,13 +144,15 @@ def test_autopsy_shows_all_threads_then_kills(play):
     async def scenario(bench):
         worker = await bench.start()
         code = (
-            "def waits_elsewhere(): time.sleep(600)\n"
+            "def waits_elsewhere():\n there.set()\n time.sleep(600)\n"
+            "there = threading.Event()\n"
             "threading.Thread(target=waits_elsewhere, daemon=True).start()\n"
-            "def sits_here():\n while True: pass\n"
+            "there.wait()\n"
+            "def sits_here():\n batch.progress(0, b'here')\n while True: pass\n"
             "sits_here()"
         )
-        batch = bench.send(worker, ("run", code))
-        await started(bench, worker, batch)
+        bench.send(worker, ("run", code))
+        await bench.until(bench.of(worker, ProgressReported))
         bench.node.execute(KillWorker(worker, "deadline", autopsy=True))
         report = await bench.exit(worker)
         assert (report.reason, report.signal) == ("deadline", "SIGKILL")
@@ -253,9 +256,13 @@ def test_a_source_that_dies_or_hangs_while_loading(play):
         assert report.exit_code == 5
         assert "why it died" in report.stderr_tail
 
-        worker = bench.begin(load="import time\ndef hangs_here(): time.sleep(600)\nhangs_here()")
+        hang = "import sys, time\ndef hangs_here():\n print('in it', file=sys.stderr); time.sleep(600)\nhangs_here()"
+        worker = bench.begin(load=hang)
         await bench.pid(worker)
-        await asyncio.sleep(0.1)
+        end = time.monotonic() + 20
+        while "in it" not in (bench.node._workers[worker].output.tail or ""):
+            assert time.monotonic() < end
+            await asyncio.sleep(0.002)
         bench.node.execute(KillWorker(worker, "start_timeout", autopsy=True))
         report = await bench.exit(worker)
         assert report.reason == "start_timeout"

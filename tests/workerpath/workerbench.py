@@ -157,7 +157,6 @@ async def started(bench, worker: int, batch: int) -> None:
     while "started" not in record.recorder.read(0, batch, count).states:
         assert time.monotonic() < end
         await asyncio.sleep(0.002)
-    await asyncio.sleep(0.02)  # let it get from "started" into the tool
 
 
 # What a source needs that starts programs.

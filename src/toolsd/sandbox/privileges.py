@@ -23,11 +23,13 @@ _KEEPCAPS, _CAPBSET_READ, _CAPBSET_DROP, _CAP_AMBIENT = 8, 23, 24, 47
 
 # The range systemd reserves for uids that belong to nobody (DynamicUser=, systemd.exec(5)).
 _FIRST_UID, _UIDS = 61184, 4336
+# Where in it this process begins. Two daemons that both began at the first would count each other's processes.
+_BEGIN = int.from_bytes(os.urandom(4), "little")
 
 
 def throwaway_uid(worker: int) -> int:
-    """The uid of one incarnation: no two workers alive share one, so process limits count one worker each."""
-    return _FIRST_UID + worker % _UIDS
+    """The uid of one incarnation: no two workers of a daemon share one, so process limits count one worker each."""
+    return _FIRST_UID + (_BEGIN + worker) % _UIDS
 
 
 def drop(arch: Architecture, uid: int | None, keep: frozenset[int], *, across_exec: bool = False) -> None:
