@@ -183,7 +183,8 @@ def late():
 threading.Thread(target=late).start()
 """
         await bench.run(worker, code)
-        assert "after its batch had ended" in await bench.run(worker, "host.go.set(); host.gone.wait(10); out = host.late")
+        told = await bench.run(worker, "host.go.set(); host.gone.wait(10); out = host.late")
+        assert "after its batch had ended" in told
         assert not any(isinstance(e, ProgressReported) for e in bench.events)
 
     play(scenario)
