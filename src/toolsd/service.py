@@ -37,6 +37,9 @@ _log = logging.getLogger("toolsd")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 # How long the last answers may take to leave before the door is closed. Seconds.
 _FAREWELL = 1.0
+# An alarm that is noticed so late was not rung by a busy loop: the process did not run. Then what has arrived meanwhile
+# gets so long to be read before anybody is blamed for being late. Seconds.
+_ASLEEP, _CATCH_UP = 0.2, 0.1
 # How long a start waits for sources that are not required: a slow one delays nobody but those who call it. Seconds.
 _PATIENCE = 0.8
 
@@ -78,6 +81,7 @@ class Service:
         self._impatient = False
         self._early: list[tuple[bytes, messages.Ask]] = []
         self._alarm: asyncio.TimerHandle | None = None
+        self._catching_up = False
         self._ended = asyncio.Event()
         self._fatal: ToolsdError | None = None
         self._context = transport.context()
@@ -223,7 +227,7 @@ class Service:
     def _set_alarm(self) -> None:
         """Have the core's next deadline noticed. An alarm that rings too early costs less than one moved each time."""
         deadline = self.core.next_deadline()
-        if deadline is None:
+        if deadline is None or self._catching_up:
             return
         if self._alarm is not None:
             if self._alarm.when() <= deadline:
@@ -234,10 +238,18 @@ class Service:
     def _rang(self) -> None:
         self._alarm = None
         deadline = self.core.next_deadline()
-        if deadline is not None and deadline <= self._loop.time():
+        late = -1.0 if deadline is None else self._loop.time() - deadline
+        if late > _ASLEEP:
+            self._catching_up = True
+            self._loop.call_later(_CATCH_UP, self._overslept)
+        elif late >= 0:
             self.post(events.TimePassed())
         else:
             self._set_alarm()
+
+    def _overslept(self) -> None:
+        self._catching_up = False
+        self.post(events.TimePassed())
 
     # --- the operator -----------------------------------------------------------------------------------------------
 
