@@ -65,7 +65,8 @@ def test_sources_stay_in_file_order(tmp_path: Path) -> None:
 def test_every_option_can_be_set(tmp_path: Path) -> None:
     written = {
         "start": '"eager"', "replicas": "2", "max_batches": "4", "start_timeout": '"1s"', "batch_timeout": '"2s"',
-        "cancel_grace": '"3s"', "stop_timeout": '"4s"', "queue.turns": "5", "queue.wait": '"6s"',
+        "cancel_grace": '"3s"', "stop_timeout": '"4s"', "queue.turns": "5", "queue.bytes": '"1MiB"',
+            "queue.wait": '"6s"',
         "on_crash": '"fail_calls"', "restart.backoff": '"1s..2s"', "restart.max": "7", "restart.within": '"8s"',
         "restart.stable_after": '"9s"', "restart.cool_down": '"10s"', "limits.memory": '"1GiB"',
         "limits.cpu_time": '"11s"', "limits.open_files": "64", "limits.file_size": '"1MiB"', "limits.threads": "12",

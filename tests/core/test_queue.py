@@ -45,6 +45,35 @@ def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
     assert talk.source("notes").queued == 2
 
 
+def test_whoever_floods_a_queue_leaves_places_to_others():
+    talk = up(eager("notes", queue_turns=64))
+    talk.submit("runs", "notes_add", client="a")
+    refused = 0
+    for i in range(200):
+        talk.submit(f"a{i}", "notes_add", client="a")
+        refused += bool(talk.of(FailTurn))
+    assert (talk.source("notes").queued, refused) == (48, 152)
+    failure = talk.one(FailTurn).failure
+    assert failure.code == "overloaded" and failure.retry_after > 0 and "other 16 places" in failure.message
+    for client, taken in {"b": 60, "c": 63, "d": 64}.items():
+        for i in range(64):
+            talk.submit(f"{client}{i}", "notes_add", client=client)
+        assert talk.source("notes").queued == taken
+
+
+def test_a_queue_is_bounded_in_bytes_too():
+    talk = up(eager("notes", queue_bytes=10))
+    (first,) = talk.submit("runs", "notes_add")
+    for i in range(6):
+        talk.submit(f"t{i}", "notes_add")  # two bytes each
+    failure = talk.one(FailTurn).failure
+    assert failure.code == "overloaded" and "queue.bytes" in failure.message
+    assert talk.source("notes").queued == 5
+    talk.finish(first)
+    talk.submit("u", "notes_add")
+    assert talk.of(FailTurn) == []
+
+
 def test_a_full_queue_of_one_source_sends_nothing_to_the_others():
     talk = up(eager("notes", queue_turns=1), eager("files"))
     talk.submit("t", "notes_add")

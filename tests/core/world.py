@@ -221,6 +221,7 @@ class World:
             assert pool.live == len(workers)
             assert pool.batches == len(pool.queue) + sum(len(w.batches) for w in workers)
             assert all(b.state == "queued" for b in pool.queue)
+            assert pool.queue.size == sum(b.size for b in pool.queue)
             assert sum(1 for b in pool.queue if not b.attempt) <= pool.spec.queue_turns
             for worker in pool.seats:
                 if worker is not None:

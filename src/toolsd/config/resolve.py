@@ -130,6 +130,7 @@ class Resolver:
             restart=_restart(_below("restart.", values)),
             recycle=Recycle(**_below("recycle.", values)),
             queue_turns=values["queue.turns"],
+            queue_bytes=values["queue.bytes"],
             queue_wait=values["queue.wait"],
             **{key: values[key] for key in SourceSpec.__struct_fields__ if key in values},
         )

@@ -65,6 +65,7 @@ _MEMORY = Option(
 _SIZE_OR_NONE = Option(units.or_none(units.size), units.format_size)
 # A frame holds an outcome and what says of which kind it is.
 _RESULT_MAX = Option(units.size_within(1, FRAME_MAX - MiB, "no message carries more"), units.format_size)
+_QUEUE_BYTES = Option(units.size_within(1, 2**50, "a turn must have a place to wait"), units.format_size)
 _FLAG = Option(units.flag, _show_flag)
 _LIST = Option(units.texts, _show_names)
 
@@ -84,6 +85,7 @@ SHARED: Keys = {
     "stop_timeout": _DURATION,
     "queue": {
         "turns": Option(units.whole(1, 1_000_000)),
+        "bytes": _QUEUE_BYTES,
         "wait": _DURATION_OR_NONE,
     },
     "on_crash": Option(units.one_of("fail_turn", "fail_calls")),
@@ -154,6 +156,7 @@ BUILT_IN: dict[str, Any] = {
     "cancel_grace": _spec.cancel_grace,
     "stop_timeout": _spec.stop_timeout,
     "queue.turns": _spec.queue_turns,
+    "queue.bytes": _spec.queue_bytes,
     "queue.wait": _spec.queue_wait,
     "on_crash": _spec.on_crash,
     "restart.backoff": (_restart.backoff_min, _restart.backoff_max),

@@ -38,7 +38,8 @@ class Batch:
     """Slot i of the batch is call `indexes[i]` of the turn. `attempt` is 1 for an idempotent retry.
 
     `seat` is the replica its session belongs to (`None`: any), `pin` the incarnation that holds the session's state.
-    `left` counts empty slots. `culprit` is set when its worker was killed because of this batch.
+    `left` counts empty slots. `culprit` is set when its worker was killed because of this batch. `size` is bytes of
+    arguments, known of a batch that waits.
     """
 
     __slots__ = (
@@ -56,6 +57,7 @@ class Batch:
         "region",
         "seat",
         "sent_at",
+        "size",
         "started",
         "state",
         "turn",
@@ -72,6 +74,7 @@ class Batch:
         self.left = len(indexes)
         self.state: BatchState = "queued"
         self.queued_at = now
+        self.size = 0
         self.sent_at = 0.0
         self.due: float | None = None
         self.kill_at: float | None = None

@@ -5,12 +5,13 @@ Owns the way of a batch from its making to its end on a living worker. Must not 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from toolsd.core import failures
 from toolsd.core.batch import Batch
 from toolsd.core.instructions import CancelBatch, SendBatch
+from toolsd.core.model import Call
 from toolsd.core.pool import Pool
 from toolsd.core.replica import Worker
 from toolsd.core.shared import Shared
@@ -20,6 +21,9 @@ from toolsd.errors import Failure
 if TYPE_CHECKING:
     from toolsd.core.fleet import Fleet
     from toolsd.core.turns import Turns
+
+# How many turns one client may have waiting for each place of the queue that is still free.
+_SHARE = 3
 
 
 class Dispatch:
@@ -42,8 +46,13 @@ class Dispatch:
         turn.pending += 1
         return batch
 
-    def refusal(self, pool: Pool, session: str | None, now: float) -> Failure | None:
-        """Why a batch for `pool` cannot be taken now, asked for all sources of a turn before any is sent."""
+    def refusal(self, pool: Pool, turn: Turn, indexes: Iterable[int], now: float) -> Failure | None:
+        """Why a batch of these calls cannot be taken by `pool` now, asked for all sources of a turn before any is sent.
+
+        A client may have as many turns waiting as `_SHARE` times the places that are free. So whoever floods a queue
+        leaves some of it to others, however many flood it (dynamic thresholds, as in shared-memory switches).
+        """
+        session = turn.session
         if session is None or pool.spec.affinity == "none":
             if pool.has_room():
                 return None
@@ -58,8 +67,15 @@ class Dispatch:
                 return None
         if not pool.is_up() and pool.restarts.is_resting(now):
             return failures.unavailable(pool, now)
-        if len(pool.queue) >= pool.spec.queue_turns:
-            return failures.overloaded(pool)
+        queue, spec = pool.queue, pool.spec
+        free = spec.queue_turns - len(queue)
+        if free <= 0:
+            return failures.overloaded(pool, "as many as its queue holds (queue.turns)")
+        if queue.held(turn.client) >= _SHARE * free:
+            mine = f"{queue.held(turn.client)} of them this client's, and keeps the other {free} places for others"
+            return failures.overloaded(pool, f"{mine} (queue.turns)")
+        if queue and queue.size + _size(turn.calls[i] for i in indexes) > spec.queue_bytes:
+            return failures.overloaded(pool, f"with {queue.size} bytes of arguments, and takes no more (queue.bytes)")
         return None
 
     def submit(self, batch: Batch, now: float, *, again: bool = False) -> None:
@@ -73,6 +89,7 @@ class Dispatch:
         if worker is not None:
             self._send(worker, batch, now)
             return
+        batch.size = _size(batch.calls)
         if again:
             pool.queue.push_front(batch)
         else:
@@ -196,3 +213,7 @@ class Dispatch:
             turn.to("running", now)
         self._shared.batches_sent += 1
         self._emit(SendBatch(worker.id, batch.id, turn.id, batch.calls, turn.session, limit, turn.stream, batch.region))
+
+
+def _size(calls: Iterable[Call]) -> int:
+    return sum(len(call.arguments) for call in calls)

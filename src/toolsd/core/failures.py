@@ -153,11 +153,11 @@ def unavailable(pool: Pool, now: float) -> Failure:
     )
 
 
-def overloaded(pool: Pool) -> Failure:
-    """The queue of the source is full."""
+def overloaded(pool: Pool, how: str) -> Failure:
+    """The queue of the source is full, or what is left of it is for others."""
     return Failure(
         code="overloaded",
-        message=f"source {pool.name!r} has {len(pool.queue)} turns waiting, as many as its queue holds (queue.turns)",
+        message=f"source {pool.name!r} has {len(pool.queue)} turns waiting, {how}",
         source=pool.name,
         retry_after=pool.retry_after(),
     )

@@ -79,6 +79,7 @@ class SourceSpec(Value, frozen=True):
     cancel_grace: float = 2.0
     stop_timeout: float = 5.0
     queue_turns: int = 64
+    queue_bytes: int = 256 * 1024 * 1024
     queue_wait: float | None = 30.0
     on_crash: OnCrash = "fail_turn"
     restart: Restart = Restart()

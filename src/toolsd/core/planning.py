@@ -87,8 +87,8 @@ class Planning:
         """Give each of these calls its place: a batch, an error in its slot, or a wait for discovery."""
         calls = turn.calls
         groups, unknown, errors = _sort(turn, generation, indexes)
-        for pool in groups:
-            refusal = self._dispatch.refusal(pool, turn.session, now)
+        for pool, group in groups.items():
+            refusal = self._dispatch.refusal(pool, turn, group, now)
             if refusal is not None:
                 self._turns.fail(turn, refusal, now)
                 return

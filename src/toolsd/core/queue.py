@@ -1,6 +1,6 @@
 """The queue of one source: batches that wait for a worker, fair between clients.
 
-Owns the order. Its owner bounds its length and its waiting time.
+Owns the order, and how much waits. Its owner bounds that, and the waiting time.
 
 Each client has a line. The next batch is taken from the line that was served longest ago, so a client that submits a
 thousand turns delays another one's single turn by one batch, not by a thousand.
@@ -19,11 +19,17 @@ from toolsd.core.replica import Worker
 class FairQueue:
     """Lines of batches, served in turn."""
 
-    __slots__ = ("_length", "_lines")
+    __slots__ = ("_length", "_lines", "size")
 
     def __init__(self) -> None:
         self._lines: OrderedDict[Any, deque[Batch]] = OrderedDict()
         self._length = 0
+        self.size = 0  # bytes of all arguments that wait
+
+    def held(self, client: Any) -> int:
+        """How many batches of this client wait."""
+        line = self._lines.get(client)
+        return 0 if line is None else len(line)
 
     def __len__(self) -> int:
         return self._length
@@ -40,6 +46,7 @@ class FairQueue:
             line = self._lines[client] = deque()
         line.append(batch)
         self._length += 1
+        self.size += batch.size
 
     def push_front(self, batch: Batch) -> None:
         """Put a batch that had its turn before anything that has not."""
@@ -48,6 +55,7 @@ class FairQueue:
         line.appendleft(batch)
         self._lines.move_to_end(client, last=False)
         self._length += 1
+        self.size += batch.size
 
     def remove(self, batch: Batch) -> None:
         """Take out a batch that will not be sent."""
@@ -55,6 +63,7 @@ class FairQueue:
         line = self._lines[client]
         line.remove(batch)
         self._length -= 1
+        self.size -= batch.size
         if not line:
             del self._lines[client]
 
@@ -73,6 +82,7 @@ class FairQueue:
         else:
             line.remove(batch)
         self._length -= 1
+        self.size -= batch.size
         if line:
             self._lines.move_to_end(client)
         else:
