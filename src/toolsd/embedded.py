@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from toolsd.service import Service
 
 
+# How long the thread may take to end once nothing is waited for any more; it is left behind then. Seconds.
+_FAREWELL = 10.0
+
+
 class Embedded:
     """Started at most once, stopped at the latest when the interpreter ends."""
 
@@ -130,11 +134,11 @@ class _Running:
         if threading.current_thread() is self._thread:
             return  # where the garbage collector found the client unused; it ends by itself now
         try:
-            self._thread.join()
+            self._thread.join(self._loaded.daemon.stop_timeout + _FAREWELL)
         except BaseException:  # Ctrl-C: not even the sources are waited for
             if self._service is not None:
                 self._have(self._service.stop)
-            self._thread.join()
+            self._thread.join(_FAREWELL)
             raise
 
     def _have(self, done: Callable[[], None]) -> None:
