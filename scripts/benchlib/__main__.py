@@ -30,7 +30,7 @@ class Effort:
     fragments: int
 
 
-GROUPS = ("turns", "streams", "start", "kill", "memory", "large")
+GROUPS = ("turns", "streams", "start", "kill", "memory", "large", "sandbox")
 FULL = Effort(rounds=7, seconds=0.4, kills=25, sources=50, fragments=1_000_000)
 QUICK = Effort(rounds=3, seconds=0.15, kills=7, sources=20, fragments=200_000)
 _PACKAGES = ("toolsd", "pyzmq", "msgspec", "mcp", "openai", "langchain-core")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from benchlib.__main__ import Effort
 
 
-async def _starts(home: Path, launch: Launch, count: int) -> list[float]:
+async def starts(home: Path, launch: Launch, count: int) -> list[float]:
     """Seconds of `count` starts, one after the other; a first one, which finds everything cold, is not counted."""
     events: asyncio.Queue[Event] = asyncio.Queue()
     context = transport.context()
@@ -64,7 +64,7 @@ def figures(effort: Effort) -> list[Figure]:
         home = Path(place)
         (home / "left.py").write_text(repeat_source("left"))
         launch = Launch(kind="python", path=str(home / "left.py"), directory=place)
-        taken = asyncio.run(_starts(home, launch, 2 * effort.kills))
+        taken = asyncio.run(starts(home, launch, 2 * effort.kills))
         fresh = _fresh(home, effort.kills // 2)
     figure = Figure("start of a Python worker to READY, median", statistics.median(taken), "s", 0.010)
     return [figure.beside("a fresh interpreter that imports the source", statistics.median(fresh))]

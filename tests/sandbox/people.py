@@ -35,7 +35,8 @@ class Person:
 
 
 def myself():
-    return Person("root" if os.geteuid() == 0 else "ordinary", sys.executable, [])
+    path = [entry for entry in sys.path if entry and os.path.isdir(entry)]
+    return Person("root" if os.geteuid() == 0 else "ordinary", sys.executable, path)
 
 
 def readable_to_all(path):

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from toolsd.launch import Confinement, Network
+from toolsd.sandbox import places
 from toolsd.sandbox.policy import Permissions, PolicyError, Surroundings, parse_network, resolve
 from toolsd.sandbox.tier import Machine, missing
 
@@ -97,3 +98,20 @@ def test_what_a_machine_lacks_is_named(machine, processes, names):
     gaps = missing(machine, processes)
     assert {name for gap in gaps for name in gap.names} == names
     assert all("Remedy" in str(gap) for gap in gaps)
+
+
+def test_a_source_owns_its_folder_unless_other_things_lie_in_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("home/tools", "config/package", "run"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("home/tools/a.py", "home/b.py", "config/c.py", "d.py"):
+        (tmp_path / name).touch()
+    config, run = str(tmp_path / "config"), str(tmp_path / "run")
+
+    def own(path):
+        return places.own_files(path, config, run)
+
+    assert own(f"{tmp_path}/home/tools/a.py") == ((f"{tmp_path}/home/tools",), ())
+    for alone in ("home/b.py", "config/c.py", "d.py"):
+        assert own(f"{tmp_path}/{alone}") == ((f"{tmp_path}/{alone}",), ())
+    assert own("package.tools") == ((f"{config}/package",), (config,))

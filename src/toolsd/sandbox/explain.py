@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from toolsd import runtime
 from toolsd.launch import Launch
 from toolsd.sandbox import limits, places
 from toolsd.sandbox.tier import Machine
@@ -31,7 +32,7 @@ def explain(launch: Launch, machine: Machine) -> list[Line]:
 
 def _files(launch: Launch, machine: Machine) -> list[Line]:
     landlock = f"Landlock ABI {machine.landlock}"
-    files, listings = places.own_files(launch.path, launch.directory)
+    files, listings = places.own_files(launch.path, launch.directory, str(runtime.location()))
     confinement = launch.confinement
     programs = confinement.exec if launch.limits.processes > 1 else ("none",)
     groups = (

@@ -41,10 +41,11 @@ class Gate:
         gaps = tier.missing(self._machine, launch.limits.processes)
         if gaps:
             raise Refusal(f"source {source!r} cannot be sandboxed: {'; '.join(map(str, gaps))}. {_OFF}")
+        room = os.path.dirname(plan.scratch)
         seal = prepare(
             self._machine,
             launch.confinement,
-            own=places.own_files(launch.path, launch.directory),
+            own=places.own_files(launch.path, launch.directory, room),
             code=places.code(),
             scratch=plan.scratch,
             worker=worker,
@@ -52,7 +53,7 @@ class Gate:
         )
         if seal.uid is not None:
             os.chown(plan.scratch, seal.uid, seal.uid)
-        breaches = self._proof(seal, os.path.dirname(plan.scratch))
+        breaches = self._proof(seal, room)
         if breaches:
             raise Refusal(f"source {source!r} cannot be sandboxed: {'; '.join(map(str, breaches))}. {_OFF}")
         return seal

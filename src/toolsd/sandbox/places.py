@@ -69,18 +69,19 @@ def imports(path: Iterable[str]) -> tuple[str, ...]:
     return _real(entry for entry in path if os.path.basename(entry) in ("site-packages", "dist-packages"))
 
 
-def own_files(path: str, directory: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def own_files(path: str, directory: str, *private: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(what the source may read, folders whose listing it may read) of its own code.
 
     `path` is a file or a dotted module name below `directory`, the folder of the configuration. A file's folder is its
-    source's own, unless the configuration lies in it (then other things do too): then the file alone. A package is read
-    whole.
+    source's own, unless the configuration, the home directory or one of `private` lies in it (then other things do
+    too): then the file alone. A package is read whole.
     """
     directory = os.path.realpath(directory)
     if os.path.isabs(path):
         real = os.path.realpath(path)
         folder = os.path.dirname(real)
-        return ((real,) if covers(folder, directory) else (folder,)), ()
+        others = (directory, os.path.realpath(os.path.expanduser("~")), *map(os.path.realpath, private))
+        return ((real,) if any(covers(folder, other) for other in others) else (folder,)), ()
     top = os.path.join(directory, path.partition(".")[0])
     found = _real(entry for entry in (top, top + ".py") if os.path.exists(entry))
     return found, (directory,) if found else ()

@@ -11,6 +11,7 @@ Without the uid drop root would be exempt from RLIMIT_NPROC and own every file's
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 
@@ -19,7 +20,7 @@ from toolsd.sandbox.syscalls import Architecture
 
 DAC_OVERRIDE, DAC_READ_SEARCH = 1, 2
 _SETPCAP = 8
-_KEEPCAPS, _CAPBSET_READ, _CAPBSET_DROP, _CAP_AMBIENT = 8, 23, 24, 47
+_KEEPCAPS, _CAPBSET_DROP, _CAP_AMBIENT = 8, 24, 47
 
 # The range systemd reserves for uids that belong to nobody (DynamicUser=, systemd.exec(5)).
 _FIRST_UID, _UIDS = 61184, 4336
@@ -75,14 +76,14 @@ _NO_KEYRINGS = (1, 38, 95)  # EPERM (a container denies the call), ENOSYS, EOPNO
 
 def _drop_bounding(keep: frozenset[int]) -> None:
     for capability in range(64):
-        try:
-            held = prctl(_CAPBSET_READ, capability)
-        except KernelRefusal:
-            return  # the last one the kernel knows was before
-        if held and capability not in keep and capability != _SETPCAP:
-            prctl(_CAPBSET_DROP, capability)
-    if _SETPCAP not in keep:
-        prctl(_CAPBSET_DROP, _SETPCAP)
+        if capability not in keep and capability != _SETPCAP:
+            try:
+                prctl(_CAPBSET_DROP, capability)
+            except KernelRefusal as refusal:
+                if refusal.errno != errno.EINVAL:  # the last one the kernel knows was before
+                    raise
+                break
+    prctl(_CAPBSET_DROP, _SETPCAP)
 
 
 def open_to_all(path: str, need: int) -> bool:
