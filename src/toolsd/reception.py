@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import resource
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -42,6 +43,9 @@ REPORTS_BYTES = OUTBOX_BYTES // 2
 # A ROUTER cannot tell when a full peer drains (zmq_socket(3)), so the outboxes are tried again this often.
 _RETRY, _RETRY_DROPPED = 0.01, 0.2
 _PROBE_AFTER = 0.2
+# How many descriptors are kept for workers and for connections that are just being made, at most, and as a part of all
+# there are. libzmq ends the process when accept(2) finds none (ipc_listener.cpp takes other errors).
+_KEPT, _KEPT_PART = 256, 3
 
 OnEvent = Callable[[events.Event], None]
 OnAsk = Callable[[bytes, Ask], None]
@@ -88,6 +92,8 @@ class Reception:
 
     def open(self, context: Any, address: str) -> None:
         """Bind and begin to listen."""
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._full_at = limit - min(_KEPT, limit // _KEPT_PART)
         self._socket = transport.router(context, address)
         self._monitor = transport.monitor(self._socket)
         self._disconnects = transport.Disconnects(self._loop, self._monitor, self._closed)
@@ -145,6 +151,10 @@ class Reception:
             self._refuse(identity, "version_mismatch", text)
             return
         descriptor = transport.peer_descriptor(head)
+        if descriptor >= self._full_at:  # the kernel gives the lowest number that is free
+            text = f"this coordinator has no descriptor left for another client ({len(self._peers)} are connected)"
+            self._refuse(identity, "overloaded", f"{text}; raise its limit of open files")
+            return
         self._disconnects.drain()
         peer = self._peers[identity] = Peer(identity, descriptor, message)
         sharers = self._by_descriptor.setdefault(descriptor, [])

@@ -62,6 +62,35 @@ def test_a_worker_without_descriptors_has_an_error_in_that_slot(house: Open) -> 
         assert client.call("pid").content == pid
 
 
+def test_a_daemon_without_descriptors_refuses_newcomers_and_serves_who_is_there(house: Open) -> None:
+    """A crowd of connections ends neither the daemon nor what its workers need; room that is free again is used."""
+    one = house(SOURCES, under=("prlimit", "--nofile=120:120"))
+    with one.client() as client:
+        pid = client.call("pid").content
+        crowd: list[toolsd.Client] = []
+        try:
+            with pytest.raises(toolsd.CoordinatorUnreachable, match="descriptor"):
+                while len(crowd) < 200:
+                    crowd.append(toolsd.connect(one.address))
+                    crowd[-1].open()
+            assert len(crowd) > 10
+            os.kill(pid, 9)
+            eventually(
+                lambda: [w["pid"] for w in client.ps()["sources"][0]["workers"]] not in ([None], [pid]), "another"
+            )
+            assert client.call("pid").content != pid
+        finally:
+            for member in crowd:
+                member.close()
+
+        def welcome() -> bool:
+            with contextlib.suppress(toolsd.CoordinatorUnreachable), one.client() as another:
+                return bool(another.call("pid").ok)
+            return False
+
+        eventually(welcome, "there is room again")
+
+
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
     """A disk of 1 MiB."""

@@ -14,7 +14,15 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from toolsd import codec, messages
-from toolsd.errors import CoordinatorLost, PeerProtocolError, ProtocolError, ToolsdError, UsageError, VersionMismatch
+from toolsd.errors import (
+    CoordinatorLost,
+    CoordinatorUnreachable,
+    PeerProtocolError,
+    ProtocolError,
+    ToolsdError,
+    UsageError,
+    VersionMismatch,
+)
 from toolsd.messages import Message, Welcome
 
 HELLO = "hello"
@@ -149,6 +157,7 @@ class Routes:
 def _refusal(refused: messages.Refused) -> ToolsdError:
     kinds: dict[str, type[ToolsdError]] = {
         "coordinator_lost": CoordinatorLost,
+        "overloaded": CoordinatorUnreachable,
         "version_mismatch": VersionMismatch,
         "protocol_violation": ProtocolError,
     }
