@@ -132,7 +132,7 @@ class Service:
                 self.reception.close(_FAREWELL)
         finally:
             await self.node.close()
-            self._context.term()
+            self._context.destroy(linger=0)  # term() would wait for ever for a socket that a failed start left open
         if self._fatal is not None:
             raise self._fatal
 

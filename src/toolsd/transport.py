@@ -67,8 +67,17 @@ def shared_context() -> zmq.Context[zmq.Socket[bytes]]:
     return _shared[1]
 
 
+def _made(ctx: zmq.Context[Any], kind: int) -> zmq.Socket[bytes]:
+    """A socket. Raises OSError where the system has no descriptor left for one."""
+    try:
+        made: zmq.Socket[bytes] = ctx.socket(kind)
+    except zmq.ZMQError as error:
+        raise OSError(error.errno, os.strerror(error.errno or 0)) from error
+    return made
+
+
 def _configured(ctx: zmq.Context[Any], kind: int, hwm: int) -> zmq.Socket[bytes]:
-    socket: zmq.Socket[bytes] = ctx.socket(kind)
+    socket = _made(ctx, kind)
     socket.set(zmq.LINGER, 0)
     socket.set(zmq.SNDHWM, hwm)
     socket.set(zmq.RCVHWM, hwm)
@@ -108,7 +117,11 @@ def watched_dealer(
     if silence is not None:
         socket.set(zmq.HEARTBEAT_IVL, int(silence * 1000 / 3))
         socket.set(zmq.HEARTBEAT_TIMEOUT, int(silence * 1000 * 2 / 3))
-    watching = monitor(socket)
+    try:
+        watching = monitor(socket)
+    except OSError:
+        socket.close(linger=0)
+        raise
     socket.connect(address)
     return socket, watching
 
@@ -118,7 +131,7 @@ def monitor(socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
     # Not pyzmq's get_monitor_socket: it names the pair after the descriptor, which a closing socket may still occupy.
     address = f"inproc://toolsd-monitor-{next(_monitor_numbers)}"
     socket.monitor(address, _CLOSED_EVENTS)
-    watching: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR)
+    watching = _made(socket.context, zmq.PAIR)
     watching.set(zmq.LINGER, 0)
     watching.connect(address)
     return watching

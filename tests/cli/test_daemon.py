@@ -258,16 +258,17 @@ def test_failing_sources_do_not_stop_the_others(
         "import toolsd\nsource = toolsd.Source('a')\n@source.tool\ndef a() -> int:\n    return 1\n"
     )
     (tmp_path / "t.toml").write_text(
-        '[source.a]\nkind = "python"\npath = "a.py"\n[source.b]\nkind = "python"\npath = "gone.py"\n'
+        '[source.a]\nkind = "python"\npath = "a.py"\nrequired = true\n[source.b]\nkind = "python"\npath = "gone.py"\n'
     )
     ready = start("serve", "-c", tmp_path / "t.toml", "--socket", socket, *arguments).line()
     if arguments:
         document = json.loads(ready)
         assert document.keys() == {"ready", "version", "pid", "address", "sources", "tools", "failed", "starting"}
-        assert (document["sources"], document["tools"], document["failed"]) == (1, 1, ["b"])
+        assert (document["sources"], document["tools"], document["failed"] + document["starting"]) == (1, 1, ["b"])
     else:
-        assert ready.endswith("; not available: b\n")
+        assert ready.endswith(("; not available: b\n", "; still starting: b\n"))
     assert toolsd("call", "a", "--socket", socket).out == "1\n"
+    assert toolsd("tools", "--socket", socket).status == 0  # this waits until all sources were looked at
     shown = toolsd("ps", "--socket", socket)
     assert shown.status == 0 and "gone.py does not exist" in shown.out
 
@@ -278,7 +279,7 @@ def test_a_source_that_never_answers_delays_nobody(
     (tmp_path / "a.py").write_text("import toolsd\n@toolsd.tool\ndef a() -> int:\n    return 1\n")
     (tmp_path / "hangs.py").write_text("import time\nwhile True:\n    time.sleep(600)\n")
     (tmp_path / "t.toml").write_text(
-        '[source.a]\nkind = "python"\npath = "a.py"\n'
+        '[source.a]\nkind = "python"\npath = "a.py"\nrequired = true\n'
         '[source.b]\nkind = "python"\npath = "hangs.py"\nstart_timeout = "10m"\n'
     )
     ready = start("serve", "-c", tmp_path / "t.toml", "--socket", socket).line()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from .conftest import EXAMPLES, WORKSHOP, Running, Toolsd, appeared
+from .conftest import COMMAND, EXAMPLES, WORKSHOP, Running, Toolsd, appeared
 
 CONFIG = ("-c", EXAMPLES / "toolsd.toml")
 # Real recorded streams, where the checkout lies beside them.
@@ -36,6 +37,24 @@ def test_the_recorded_five_calls(toolsd: Toolsd) -> None:
         (4, "call_mail", "send_email", False),
     ]
     assert {batch["source"]: batch["calls"] for batch in turn["batches"]} == {"files": [0, 2], "notes": [1, 3]}
+
+
+@pytest.mark.parametrize("descriptors", [16, 20, 22])
+def test_too_few_descriptors_are_an_error_and_no_hang(descriptors: int) -> None:
+    """A start that fails half-way leaves sockets open, for which the context's end must not wait."""
+    limited = [
+        "sh",
+        "-c",
+        f'ulimit -n {descriptors}; exec "$@"',
+        "sh",
+        *COMMAND,
+        "call",
+        *map(str, CONFIG),
+        "find_files",
+    ]
+    ended = subprocess.run(limited, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode != 0
+    assert "Too many open files" in ended.stderr
 
 
 def test_mistakes_of_the_configuration(toolsd: Toolsd, tmp_path: Path) -> None:

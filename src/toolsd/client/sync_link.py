@@ -92,7 +92,7 @@ class Link:
                 transport.close_watched(self._socket, self._monitor, linger=0.2)
 
     def __del__(self) -> None:
-        if os.getpid() == self._pid:
+        if os.getpid() == self._pid and hasattr(self, "_socket"):  # the system may have refused it one
             transport.close_watched(self._socket, self._monitor, linger=0.2)
 
     def _send(self, whole: list[Any]) -> bool:
