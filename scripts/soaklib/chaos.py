@@ -7,6 +7,7 @@ the same order, not the same run.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import signal
 import time
@@ -67,8 +68,9 @@ class Chaos:
     def _thaw(self, now: float) -> None:
         for at, process in self._frozen:
             if at <= now:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.resume()
+                # Not psutil's resume(), which does nothing when it doubts that the process is still the same one.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGCONT)
         self._frozen = [(at, process) for at, process in self._frozen if at > now]
 
     def _pause(self, process: psutil.Process, longest: float) -> None:

@@ -116,7 +116,8 @@ class Verdict:
         """When a cancel is confirmed, or the results are there, nothing of the turn runs any more."""
         last = max((ran.at for token, _ in began["calls"] for ran in self._runs.get(token, ())), default=0.0)
         quiet = None
-        if ended.get("cancel") in ("stopped", "killed", "finished_first"):
+        # "finished_first" of a turn that had failed already says that it was over; its rest is then being cancelled.
+        if ended.get("cancel") in ("stopped", "killed") or (ended.get("cancel") and ended["how"] == "turn_cancelled"):
             quiet = ended["cancelled_at"]
         elif ended["how"] == "ok":
             quiet = ended["at"]

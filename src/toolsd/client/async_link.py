@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from toolsd import codec, messages, transport
 from toolsd.client import routes
 from toolsd.client.routes import HELLO, Arrival, Inbox, Routes, check_use
-from toolsd.errors import UsageError
+from toolsd.errors import ToolsdError, UsageError
 from toolsd.messages import Message
 from toolsd.runtime import explain_absence
 
@@ -137,7 +137,11 @@ class AsyncLinks:
                 self._link = link = AsyncLink(address)
                 try:
                     await link.greet(self._name, self._timeout)
-                except BaseException:
+                except BaseException as error:
+                    if isinstance(error, ToolsdError):
+                        link.routes.fail(
+                            error
+                        )  # others may wait on it already, and are told why, not that it is closed
                     link.close()
                     raise
         return link
