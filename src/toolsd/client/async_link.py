@@ -139,9 +139,7 @@ class AsyncLinks:
                     await link.greet(self._name, self._timeout)
                 except BaseException as error:
                     if isinstance(error, ToolsdError):
-                        link.routes.fail(
-                            error
-                        )  # others may wait on it already, and are told why, not that it is closed
+                        link.routes.fail(error)  # others may wait on it, and are told why
                     link.close()
                     raise
         return link
