@@ -1,4 +1,4 @@
-"""Assembling: what one delta costs, at any size of a stream, beside openai-python and langchain-core.
+"""Assembling: what one delta costs, at any size of a stream, beside openai-python, anthropic, langchain-core, litellm.
 
 Each program gets the same deltas, made before the clock starts in the shape it takes them. The peers copy what they
 have with every chunk, so their cost a delta grows with the stream; they get the typical stream and a short part of
@@ -7,6 +7,7 @@ the long ones, and toolsd is held against them on exactly that.
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Delta = dict[str, Any]
 Build = Callable[[list[Delta]], Callable[[], object]]
+_OPENING = '{"text": "'
 _ARGUMENTS = '{"path": "src/toolsd", "pattern": "def assemble", "limit": 20, "context": [2, 2]}'
 
 
@@ -33,14 +35,14 @@ def typical() -> list[Delta]:
 
 
 def one_slot(fragments: int) -> list[Delta]:
-    """One call whose arguments come in `fragments` fragments."""
-    return [_first(0), *(_more(0, "abcd") for _ in range(fragments))]
+    """One call whose arguments, one long text, come in `fragments` fragments."""
+    return [_first(0), _more(0, _OPENING), *(_more(0, "abcd") for _ in range(fragments - 1))]
 
 
 def interleaved(slots: int, each: int) -> list[Delta]:
     """`slots` calls, their fragments in turn."""
     return [_first(index) for index in range(slots)] + [
-        _more(index, "abcd") for _ in range(each) for index in range(slots)
+        _more(index, "abcd" if n else _OPENING) for n in range(each) for index in range(slots)
     ]
 
 
@@ -111,6 +113,51 @@ def _langchain(deltas: list[Delta]) -> Callable[[], object]:
     return run
 
 
+def _anthropic(deltas: list[Delta]) -> Callable[[], object]:
+    from anthropic.lib.streaming._messages import accumulate_event
+    from anthropic.types import RawContentBlockDeltaEvent, RawContentBlockStartEvent, RawMessageStartEvent
+
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+    usage = {"usage": {"input_tokens": 1, "output_tokens": 1}}
+    events: list[Any] = [
+        RawMessageStartEvent.model_validate({"type": "message_start", "message": {**message, **usage}})
+    ]
+    for delta in deltas:
+        function, index = delta["function"], delta["index"]
+        if "id" in delta:
+            block = {"type": "tool_use", "id": delta["id"], "name": function["name"], "input": {}}
+            begun = {"type": "content_block_start", "index": index, "content_block": block}
+            events.append(RawContentBlockStartEvent.model_validate(begun))
+        else:
+            piece = {"type": "input_json_delta", "partial_json": function["arguments"]}
+            more = {"type": "content_block_delta", "index": index, "delta": piece}
+            events.append(RawContentBlockDeltaEvent.model_validate(more))
+
+    def run() -> object:
+        snapshot = None
+        bufs: dict[int, bytes] = {}
+        for event in events:
+            snapshot = accumulate_event(event=event, current_snapshot=snapshot, json_bufs=bufs)
+        return snapshot
+
+    return run
+
+
+def _litellm(deltas: list[Delta]) -> Callable[[], object]:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it asks the network for prices otherwise
+    import litellm
+    from litellm.types.utils import ModelResponseStream
+
+    litellm.suppress_debug_info = True
+
+    def chunk(delta: Delta) -> ModelResponseStream:
+        choice = {"index": 0, "delta": {"role": "assistant", "tool_calls": [delta]}, "finish_reason": None}
+        return ModelResponseStream(id="chatcmpl-1", created=1, model="gpt-4o", choices=[choice])
+
+    chunks = [chunk(delta) for delta in deltas]
+    return lambda: litellm.stream_chunk_builder(chunks)
+
+
 def _per_delta(programs: dict[str, Callable[[], object]], deltas: int, rounds: int, seconds: float) -> dict[str, float]:
     """Seconds a delta of each program, the median of rounds that alternate between them."""
     taken: dict[str, list[float]] = {name: [] for name in programs}
@@ -126,7 +173,12 @@ def _per_delta(programs: dict[str, Callable[[], object]], deltas: int, rounds: i
 
 
 _TOOLSD = {"strict": (_toolsd(ToolCallAccumulator), 2e-6), "tolerant": (_toolsd(TolerantAccumulator), 4e-6)}
-_PEERS = {"openai-python": (_openai, 1 / 40), "langchain-core": (_langchain, None)}
+_PEERS = {
+    "openai-python": (_openai, 1 / 40),
+    "anthropic": (_anthropic, None),
+    "langchain-core": (_langchain, None),
+    "litellm": (_litellm, None),
+}
 
 
 def figures(effort: Effort) -> list[Figure]:
