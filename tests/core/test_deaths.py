@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.conversation import eager, up
+from core.conversation import eager, lazy, up
 from toolsd.core.events import (
     BatchFailed,
     BatchFinished,
@@ -220,3 +220,12 @@ def test_a_failure_no_batch_can_have_is_a_protocol_violation():
     (batch,) = talk.submit("t", "notes_add")
     talk.post(BatchFailed(batch.worker, batch.batch, Failure("draining", "no")))
     assert talk.one(KillWorker).reason == "protocol"
+
+
+def test_a_lazy_source_whose_worker_died_is_idle_and_its_death_still_shown():
+    talk = up(lazy("notes"))
+    talk.submit("t", "notes_add")
+    talk.ready(talk.one(StartWorker))
+    talk.die(talk.one(SendBatch).worker)
+    shown = talk.source("notes")
+    assert (shown.state, shown.failure.code) == ("idle", "worker_crashed")

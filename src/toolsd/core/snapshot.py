@@ -156,7 +156,8 @@ def _state(pool: Pool) -> SourceState:
         return "starting"
     if pool.restarts.breaker == "open":
         return "unavailable"
-    return "failed" if pool.failure is not None else "idle"
+    # A lazy source whose last worker died is as idle as before: the next call starts it.
+    return "failed" if pool.failure is not None and pool.failure.code == "source_start_failed" else "idle"
 
 
 def _replica(worker: Worker) -> ReplicaView:
