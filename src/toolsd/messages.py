@@ -73,7 +73,10 @@ class Open(Message, frozen=True):
 
 
 class Run(Message, frozen=True):
-    """All calls of a turn (`events.TurnSubmitted`)."""
+    """All calls of a turn (`events.TurnSubmitted`).
+
+    `taken_by` is the incarnation of the coordinator that took this session's last turn, as far as the client knows.
+    """
 
     kind = b"R"
     turn: TurnId
@@ -84,6 +87,7 @@ class Run(Message, frozen=True):
     on_defect: OnDefect = "refuse"
     on_crash: OnCrash | None = None
     stream: bool = False
+    taken_by: str | None = None
 
 
 class CancelTurn(Message, frozen=True):

@@ -191,6 +191,7 @@ class Reception:
                 message.on_defect,
                 message.on_crash,
                 message.stream,
+                message.taken_by is not None and message.taken_by != self._welcome.incarnation,
             )
         )
 

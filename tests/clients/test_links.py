@@ -8,13 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 
 import toolsd
-from toolsd import Client, CoordinatorLost, CoordinatorUnreachable, TurnCancelled, UsageError
+from toolsd import Client, CoordinatorLost, CoordinatorUnreachable, StateLost, TurnCancelled, UsageError
 from toolsd.client import routes
 
 from .conftest import PATIENCE, Daemon, Gate, alive, eventually
@@ -95,6 +96,35 @@ def test_a_killed_coordinator_is_seen_and_its_successor_used(own_daemon: Daemon,
             client.call("echo", {"text": "nobody"})
         own_daemon.start()
         assert client.call("echo", {"text": "back"}).text == "back"
+
+
+def test_a_session_does_not_go_on_with_a_fresh_state_after_a_restart(tmp_path: Path) -> None:
+    (tmp_path / "count.py").write_text(
+        "import toolsd\nseen = []\n@toolsd.tool\ndef count() -> int:\n    seen.append(1)\n    return len(seen)\n"
+    )
+    (tmp_path / "toolsd.toml").write_text('[source.c]\nkind = "python"\npath = "count.py"\naffinity = "session"\n')
+    with tempfile.TemporaryDirectory(prefix="d-") as directory:
+        daemon = Daemon(tmp_path / "toolsd.toml", Path(directory, "s"))
+        try:
+            with toolsd.connect(daemon.address) as client, toolsd.connect(daemon.address) as other:
+                assert [client.call("count", session="mine").content for _ in range(2)] == [1, 2]
+                daemon.kill()
+                daemon.start()
+                eventually(lambda: _reaches(client) and _reaches(other), "both have noticed")
+                assert other.call("count", session="theirs").content == 1
+                with pytest.raises(StateLost, match="'mine'") as lost:
+                    client.call("count", session="mine")
+                assert [entry.state for entry in lost.value.ledger] == ["not_sent"]
+                assert client.call("count", session="mine").content == 2
+        finally:
+            daemon.close()
+
+
+def _reaches(client: toolsd.Client) -> bool:
+    try:
+        return client.ps()["state"] == "running"
+    except (CoordinatorLost, CoordinatorUnreachable):
+        return False
 
 
 def test_a_turn_opened_before_a_restart_runs_on_the_new_coordinator(own_daemon: Daemon) -> None:

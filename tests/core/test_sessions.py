@@ -121,3 +121,13 @@ def test_who_waited_for_a_replica_that_does_not_come_goes_to_another_at_once():
     talk.die(busy.worker)
     batch = talk.one(SendBatch)
     assert batch.turn == "waiting" and batch.worker != busy.worker
+
+
+def test_a_session_whose_coordinator_is_gone_has_lost_its_state_and_says_so_before_anything_runs():
+    talk = up(eager("notes", affinity="session"), eager("files"))
+    assert talk.submit("t", "files_read", "notes_add", session="s", orphaned=True) == []
+    failure = talk.one(FailTurn).failure
+    assert failure.code == "state_lost" and failure.retry == "safe"
+    for batch in talk.submit("u", "files_read", "notes_add", session="s"):
+        talk.finish(batch)
+    assert len(talk.submit("v", "files_read", session="other", orphaned=True)) == 1

@@ -17,6 +17,7 @@ from toolsd import codec, conversation, messages, runtime
 from toolsd.client.async_link import AsyncLink, AsyncLinks, blocking
 from toolsd.client.async_turn import AsyncTurn, OnReport
 from toolsd.client.calls import Arguments, check_settings, normalised
+from toolsd.client.sessions import Sessions
 from toolsd.client.views import Tool, tools_of
 from toolsd.core.model import OnCrash, OnDefect
 from toolsd.embedded import Embedded
@@ -37,6 +38,7 @@ class AsyncClient:
         self._address = address
         self._embedded = embedded
         self._names: dict[str, str] = {}  # what providers were told, where it differs: name there -> tool
+        self.sessions = Sessions()
         self._links = AsyncLinks(os.path.basename(sys.argv[0]) or "python", timeout)
 
     @classmethod

@@ -18,6 +18,7 @@ from toolsd import codec, conversation, messages, runtime
 from toolsd.client.sync_link import Link, Links, blocking
 from toolsd.client.sync_turn import Turn, OnReport
 from toolsd.client.calls import Arguments, check_settings, normalised
+from toolsd.client.sessions import Sessions
 from toolsd.client.views import Tool, tools_of
 from toolsd.core.model import OnCrash, OnDefect
 from toolsd.embedded import Embedded
@@ -38,6 +39,7 @@ class Client:
         self._address = address
         self._embedded = embedded
         self._names: dict[str, str] = {}  # what providers were told, where it differs: name there -> tool
+        self.sessions = Sessions()
         self._links = Links(os.path.basename(sys.argv[0]) or "python", timeout)
 
     @classmethod

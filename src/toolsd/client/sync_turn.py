@@ -265,12 +265,15 @@ class Turn:
                 self._on_defect,
                 self._on_crash,
                 stream,
+                self._client.sessions.taken_by(self._session),
             )
             link = self._link
             if link is None or not link.usable:
                 link = self._link = self._client.link()
             self._inbox = link.routes.open(self.id)
             link.send(run, frames.frames)
+            if link.routes.welcome is not None:
+                self._client.sessions.taken(self._session, link.routes.welcome.incarnation)
         except BaseException:
             self._leave()
             raise

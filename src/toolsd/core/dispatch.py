@@ -57,6 +57,8 @@ class Dispatch:
             if pool.has_room():
                 return None
         else:
+            if turn.orphaned:
+                return failures.state_lost(pool, session)
             held = pool.pins.get(session)
             if held is not None and pool.seated(held) is None:
                 del pool.pins[session]

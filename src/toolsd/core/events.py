@@ -27,7 +27,8 @@ class NamesSeen(Value, frozen=True):
 class TurnSubmitted(Value, frozen=True):
     """All calls of a turn are known. `deadline` is seconds from now for the whole turn, `defects` are turn-level.
 
-    `stream` asks for results as they land and for progress.
+    `stream` asks for results as they land and for progress. `orphaned`: the session's last turn went to a coordinator
+    that is gone, and its state with it.
     """
 
     client: Any
@@ -39,6 +40,7 @@ class TurnSubmitted(Value, frozen=True):
     on_defect: OnDefect = "refuse"
     on_crash: OnCrash | None = None
     stream: bool = False
+    orphaned: bool = False
 
 
 class CancelRequested(Value, frozen=True):

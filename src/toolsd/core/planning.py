@@ -51,6 +51,7 @@ class Planning:
         turn.results = [EMPTY] * len(event.calls)
         turn.left = len(event.calls)
         turn.stream = event.stream
+        turn.orphaned = event.orphaned
         turn.on_crash = event.on_crash
         refusal = self._refusal(event)
         if refusal is not None:

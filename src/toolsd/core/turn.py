@@ -79,6 +79,7 @@ class Turn:
         "later",
         "left",
         "on_crash",
+        "orphaned",
         "outcome",
         "pending",
         "records",
@@ -108,6 +109,7 @@ class Turn:
         self.unresolved: list[int] = []
         self.known: dict[int, CallState] | None = None
         self.stream = False
+        self.orphaned = False
         self.on_crash: OnCrash | None = None
         self.deadline: float | None = None
         self.deadline_at: float | None = None
