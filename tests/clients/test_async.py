@@ -60,8 +60,8 @@ def test_the_whole_surface(daemon: Daemon) -> None:
 def test_many_turns_share_one_link(daemon: Daemon) -> None:
     async def test() -> None:
         async with AsyncClient.connect(daemon.address) as client:
-            calls = [client.call("side_echo", {"text": f"turn {n}"}) for n in range(45)]
-            assert [r.text for r in await asyncio.gather(*calls)] == [f"turn {n}" for n in range(45)]
+            calls = [client.call("side_echo", {"text": f"turn {n}"}) for n in range(150)]
+            assert [r.text for r in await asyncio.gather(*calls)] == [f"turn {n}" for n in range(150)]
             assert len([c for c in (await client.ps())["clients"] if c["pid"]]) >= 1
 
     run(test())
