@@ -27,7 +27,7 @@ async def starts(home: Path, launch: Launch, count: int) -> list[float]:
     """Seconds of `count` starts, one after the other; a first one, which finds everything cold, is not counted."""
     events: asyncio.Queue[Event] = asyncio.Queue()
     context = transport.context()
-    node = Node(asyncio.get_running_loop(), context, str(home), events.put_nowait, print)
+    node = Node(asyncio.get_running_loop(), context, str(home), events.put_nowait, lambda note: None)
     taken: list[float] = []
 
     async def until(kind: type[Event]) -> None:
