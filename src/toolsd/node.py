@@ -64,6 +64,8 @@ _POLL = 0.25
 _WEIGH = 1.0
 # How long a worker may outlive its link. Longer than an exit takes to be reported.
 _LINGER = 1.0
+# How long the forkserver may take to answer a start; its first one includes its imports and the canary. Seconds.
+_BIRTH = 10.0
 # How long the forkserver may take to kill everything and leave, in `close`.
 _FAREWELL = 6.0
 
@@ -244,6 +246,14 @@ class Node:
         self._starting.add(number)
         message = Start(number, order.source, order.launch, plan_for(order.launch, scratch))
         forkserver.start(message, (*fds[1:3], write))
+        self._loop.call_later(_BIRTH, self._overdue, number, forkserver)
+
+    def _overdue(self, number: int, forkserver: ForkserverProcess) -> None:
+        """A forkserver that does not answer (somebody stopped it) would keep every source from starting: replace it."""
+        if number in self._starting and self._forkserver is forkserver and not self._closing:
+            fields = (("pid", forkserver.pid), ("seconds", _BIRTH))
+            self._note(Note("error", "the forkserver does not answer and is killed", fields))
+            forkserver.kill()
 
     def _reported(self, report: Report, pidfd: int | None) -> None:
         match report:

@@ -360,6 +360,24 @@ def test_the_forkserver_may_die_too(play):
     play(scenario)
 
 
+def test_a_forkserver_that_hangs_is_replaced(play, monkeypatch):
+    monkeypatch.setattr("toolsd.node._BIRTH", 0.5)
+
+    async def scenario(bench):
+        await bench.start()
+        frozen = bench.node._forkserver.pid
+        os.kill(frozen, signal.SIGSTOP)
+        stuck = bench.begin()
+        event = await bench.until(bench.of(stuck, WorkerStartFailed))
+        assert "forkserver died" in event.message
+        await gone(frozen)
+        assert "does not answer" in bench.notes[0].message
+        monkeypatch.setattr("toolsd.node._BIRTH", 10.0)
+        assert await bench.call(await bench.start(), "echo", "again") == "again"
+
+    play(scenario)
+
+
 SEND = """
 import gc, zmq
 link = next(o for o in gc.get_objects() if isinstance(o, zmq.Socket))
