@@ -57,9 +57,10 @@ class Launch(msgspec.Struct, frozen=True):
     """How to start a worker of one source.
 
     `path` is an absolute file, or a dotted module name (then importable from `directory` or the interpreter's
-    site-packages). `directory` is the folder of the configuration file. `env` is the worker's whole environment
-    besides what the runtime sets itself (TMPDIR, HOME). `result_max` is bytes per outcome. `stamp` tells one
-    version of the source's file from another, "" for a module.
+    site-packages), "" for a kind whose sources are no file. `directory` is the folder of the configuration file. `env`
+    is the worker's whole environment besides what the runtime sets itself (TMPDIR, HOME). `result_max` is bytes per
+    outcome. `options` are the keys of its own kind, dotted. `stamp` tells one version of the source's file from
+    another, "" for a module.
     """
 
     kind: str

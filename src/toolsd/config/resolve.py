@@ -18,7 +18,7 @@ from toolsd import runtime
 from toolsd.config import schema
 from toolsd.config.positions import Path
 from toolsd.config.reader import Reader, dotted
-from toolsd.config.schema import Keys
+from toolsd.config.schema import Keys, Kind
 from toolsd.config.secrets import Environment
 from toolsd.core.model import Recycle, Restart, SourceSpec
 from toolsd.launch import Confinement, Launch, Limits, ToolSettings
@@ -104,16 +104,19 @@ class Resolver:
         if not _SOURCE_NAME.fullmatch(name):
             reader.mistake(path, "a source's name is 1 to 64 letters, digits, '_', '-' or '.', a letter first")
         table = reader.table(value, path, f"write [source.{name}]")
-        own = reader.options(table, schema.SOURCE, path, beside=schema.SOURCE_TABLES)
-        for key, example in (("kind", f'kind = "{schema.KINDS[0]}"'), ("path", 'path = "tools.py"')):
+        kind = _kind(table)
+        keys = {**schema.SOURCE, **kind.keys}
+        own = reader.options(table, keys, path, beside=schema.SOURCE_TABLES)
+        needs = {"kind": 'kind = "python"', **kind.needs}
+        for key, example in needs.items():
             if isinstance(value, dict) and key not in table:
                 reader.mistake(path, f"has no {key}", f"add {example}")
-        values = self._layered(path, schema.SOURCE, own, defaults, schema.BUILT_IN)
+        values = self._layered(path, keys, own, defaults, {**schema.BUILT_IN, **kind.built_in})
         env = self._environment(table, path, values["env_pass"])
         tools = self._tools(table, path)
-        if "kind" not in own or "path" not in own:
+        if not needs.keys() <= own.keys():
             return None
-        source_path = self._source_path(own["path"])
+        source_path = self._source_path(own["path"]) if "path" in own else ""
         return SourceSpec(
             name=name,
             launch=Launch(
@@ -126,6 +129,7 @@ class Resolver:
                 confinement=self._confinement(path, own, _below("permissions.", values)),
                 result_max=values["result_max"],
                 tools=tools,
+                options={key: values[key] for key in schema.flat(kind.keys) if key in values},
             ),
             restart=_restart(_below("restart.", values)),
             recycle=Recycle(**_below("recycle.", values)),
@@ -194,6 +198,13 @@ class Resolver:
 
     def _absolute(self, text: str) -> FilePath:
         return FilePath(os.path.normpath(self._directory / FilePath(text).expanduser()))
+
+
+def _kind(table: dict[str, Any]) -> Kind:
+    """What the table says it is; a table that says nothing usable is read as the first kind."""
+    name = table.get("kind")
+    found = schema.KINDS.get(name) if isinstance(name, str) else None
+    return found or next(iter(schema.KINDS.values()))
 
 
 def _stamp(path: str) -> str:

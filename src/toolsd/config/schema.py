@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from toolsd.codec import FRAME_MAX
 from toolsd.config import units
 from toolsd.config.units import Parser
 from toolsd.core.model import Restart, SourceSpec
 from toolsd.launch import Launch, Limits, MiB, Network
 from toolsd.sandbox import policy
-
-# What kinds of source this version can run: one folder of `toolsd_workers` each.
-KINDS = ("python",)
 
 
 class Option(NamedTuple):
@@ -28,6 +27,18 @@ class Option(NamedTuple):
 
 # A key is an option or a table of keys.
 Keys = Mapping[str, "Option | Keys"]
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What a source of one kind takes beside the keys of all kinds.
+
+    `needs`: the keys that must be set, each with an example. `keys`: its own options, which reach its Host in
+    `Launch.options` under their dotted names. `built_in`: the values of those that nobody sets.
+    """
+
+    needs: Mapping[str, str]
+    keys: Keys = {}
+    built_in: Mapping[str, Any] = {}
 
 
 def _show_flag(value: bool) -> str:
@@ -121,6 +132,11 @@ SHARED: Keys = {
     },
     "result_max": _RESULT_MAX,
     "env_pass": Option(units.names, _show_names),
+}
+
+# The kinds of source that this version can run: one folder of `toolsd_workers` each.
+KINDS: Mapping[str, Kind] = {
+    "python": Kind(needs={"path": 'path = "tools.py"'}),
 }
 
 SOURCE: Keys = {

@@ -74,8 +74,10 @@ def own_files(path: str, directory: str, *private: str) -> tuple[tuple[str, ...]
 
     `path` is a file or a dotted module name below `directory`, the folder of the configuration. A file's folder is its
     source's own, unless the configuration, the home directory or one of `private` lies in it (then other things do
-    too): then the file alone. A package is read whole.
+    too): then the file alone. A package is read whole. A source without a path has no files.
     """
+    if not path:
+        return (), ()
     directory = os.path.realpath(directory)
     if os.path.isabs(path):
         real = os.path.realpath(path)
