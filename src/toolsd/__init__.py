@@ -20,6 +20,7 @@ Layout
     a worker
         worker, running                 its life, and a batch in it
         host, launch                    what a kind of source implements, and what it is started with
+        launcher                        how it becomes a program of its own, in another language
     an author's side
         source, batch, context          the API
         schema, hints, docstrings       signatures -> JSON schema and validation

@@ -28,7 +28,7 @@ from typing import NoReturn
 
 import msgspec
 
-from toolsd import codec
+from toolsd import codec, launcher
 from toolsd.launch import Launch
 from toolsd.sandbox import broker
 from toolsd.sandbox.apply import apply, become_subreaper, die_with_parent
@@ -55,6 +55,8 @@ _PRELOAD = (
 )
 # How long the last sweep may take when the node is gone. Longer than any kill takes; a bound all the same.
 _FAREWELL = 5.0
+# The status a shell gives for a command that cannot be executed.
+_NOT_EXECUTED = 126
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
@@ -102,6 +104,16 @@ def main(control: int, parent: int) -> NoReturn:
     gc.freeze()  # so that no worker's first collection touches, and thereby copies, what all of them share
     server.serve()
     os._exit(0)
+
+
+def _become_program(order: Start, inherited: launcher.Descriptors) -> NoReturn:
+    """Execute what the worker is. A program that cannot be executed leaves as one does whom a shell cannot find."""
+    program = order.launch.program
+    try:
+        launcher.become(program, {**order.plan.env, **launcher.environment(order.launch.result_max)}, inherited)
+    except OSError as error:
+        sys.stderr.write(f"toolsd: cannot execute {program[0]}: {error.strerror}\n")
+        leave(_NOT_EXECUTED)
 
 
 def _ignore(_signal: int, _frame: object) -> None:
@@ -229,9 +241,12 @@ class _Forkserver:
             notices = apply(order.plan, seal, parent=self._pid, keep=keep, output=output)
             if end is not None and notices is not None:
                 broker.hand_over(end, notices)
+            inherited = launcher.Descriptors(listener, recorder, memory)
+            if order.launch.program:
+                _become_program(order, inherited)
             from toolsd import worker
 
-            status = worker.run(order.source, order.launch, worker.Descriptors(listener, recorder, memory))
+            status = worker.run(order.source, order.launch, inherited)
         except BaseException:  # noqa: BLE001  # nothing may leave a forked child by return
             traceback.print_exc()
         finally:

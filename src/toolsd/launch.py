@@ -60,7 +60,8 @@ class Launch(msgspec.Struct, frozen=True):
     site-packages), "" for a kind whose sources are no file. `directory` is the folder of the configuration file. `env`
     is the worker's whole environment besides what the runtime sets itself (TMPDIR, HOME). `result_max` is bytes per
     outcome. `options` are the keys of its own kind, dotted. `stamp` tells one version of the source's file from
-    another, "" for a module.
+    another, "" for a module. `program` is a command (its first word an absolute path) that is the worker itself and
+    speaks the link (`toolsd.launcher`); empty: the worker is a Host of that kind.
     """
 
     kind: str
@@ -73,6 +74,7 @@ class Launch(msgspec.Struct, frozen=True):
     tools: dict[str, ToolSettings] = {}
     options: dict[str, Any] = {}
     stamp: str = ""
+    program: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Names the variables and hides their values: a launch ends up in stories and logs, a secret must not."""

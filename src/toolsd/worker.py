@@ -29,12 +29,13 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from toolsd import codec, flight, signals, transport
 from toolsd.errors import LocalProtocolError
 from toolsd.host import BatchCancelled, Host, Manifest, SourceLoadError
 from toolsd.launch import Launch
+from toolsd.launcher import Descriptors
 from toolsd.memory import Memory
 from toolsd.messages import (
     PROTOCOL_VERSION,
@@ -59,14 +60,6 @@ _EXIT_REFUSED = 76
 _PATIENCE = 60.0
 _decoder = codec.Decoder(TO_WORKER)
 _in_batch: contextvars.ContextVar[RunningBatch | None] = contextvars.ContextVar("batch", default=None)
-
-
-class Descriptors(NamedTuple):
-    """What a worker inherits: its listening socket, its flight recorder, and /proc/self/status, opened before."""
-
-    listener: int
-    recorder: int
-    memory: int
 
 
 def run(source: str, launch: Launch, fds: Descriptors) -> int:

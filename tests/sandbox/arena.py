@@ -95,7 +95,7 @@ def main(abi, way):
         code=places.code(),
         scratch=scratch,
         worker=7,
-        launched=way == "launched",
+        program=(os.path.realpath(sys.executable),) if way == "launched" else (),
     )
     if sealed.uid is not None:
         os.chown(scratch, sealed.uid, sealed.uid)

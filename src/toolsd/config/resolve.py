@@ -23,6 +23,7 @@ from toolsd.config.secrets import Environment
 from toolsd.core.model import Recycle, Restart, SourceSpec
 from toolsd.launch import Confinement, Launch, Limits, ToolSettings
 from toolsd.sandbox import places, policy
+from toolsd.sandbox.plan import BASE_ENV
 
 _SOURCE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
@@ -116,20 +117,22 @@ class Resolver:
         tools = self._tools(table, path)
         if not needs.keys() <= own.keys():
             return None
-        source_path = self._source_path(own["path"]) if "path" in own else ""
+        source_path = self._source_path(own["path"], kind) if "path" in own else ""
+        program = self._program(path, values["command"], source_path, env) if kind.launched else ()
         return SourceSpec(
             name=name,
             launch=Launch(
                 kind=own["kind"],
                 path=source_path,
-                stamp=_stamp(source_path),
+                stamp=_stamp(source_path or next(iter(program), "")),
                 directory=str(self._directory),
                 env=env,
                 limits=Limits(**_below("limits.", values)),
                 confinement=self._confinement(path, own, _below("permissions.", values)),
                 result_max=values["result_max"],
                 tools=tools,
-                options={key: values[key] for key in schema.flat(kind.keys) if key in values},
+                options={key: values[key] for key in schema.flat(kind.keys) if key in values and not kind.launched},
+                program=program,
             ),
             restart=_restart(_below("restart.", values)),
             recycle=Recycle(**_below("recycle.", values)),
@@ -180,6 +183,16 @@ class Resolver:
             self.settings.append(Setting(f"{dotted(at)}.{name}", shown, f"[{dotted(path)}]", line))
         return env
 
+    def _program(self, path: Path, command: tuple[str, ...], source: str, env: dict[str, str]) -> tuple[str, ...]:
+        """The command that is the worker: its program's absolute path, its arguments, and the source's file."""
+        search = env.get("PATH", BASE_ENV["PATH"])
+        found = places.find_program(command[0], str(self._directory), search)
+        if found is None:
+            where = f"on the PATH of this source ({search})" if "/" not in command[0] else "that can be executed"
+            self._reader.mistake((*path, "command"), f"there is no program {command[0]!r} {where}")
+            return ()
+        return (found, *command[1:], *filter(None, (source,)))
+
     def _tools(self, table: dict[str, Any], path: Path) -> dict[str, ToolSettings]:
         at = (*path, "tool")
         found: dict[str, ToolSettings] = {}
@@ -190,9 +203,9 @@ class Resolver:
             found[name] = ToolSettings(**own)
         return found
 
-    def _source_path(self, text: str) -> str:
+    def _source_path(self, text: str, kind: Kind) -> str:
         """A file is made absolute; a dotted module name is left as it is."""
-        if "/" in text or text.endswith(".py"):
+        if "/" in text or text.endswith(".py") or not kind.modules:
             return str(self._absolute(text))
         return text
 

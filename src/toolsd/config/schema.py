@@ -5,6 +5,7 @@ The one list of options. Knows nothing of files or lines; built-in values come f
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -33,12 +34,15 @@ class Kind(msgspec.Struct, frozen=True):
     """What a source of one kind takes beside the keys of all kinds.
 
     `needs`: the keys that must be set, each with an example. `keys`: its own options, which reach its Host in
-    `Launch.options` under their dotted names. `built_in`: the values of those that nobody sets.
+    `Launch.options` under their dotted names. `built_in`: the values of those that nobody sets. `modules`: its
+    `path` may also be a dotted module name. `launched`: its `command` is the worker itself.
     """
 
     needs: Mapping[str, str]
     keys: Keys = {}
     built_in: Mapping[str, Any] = {}
+    modules: bool = False
+    launched: bool = False
 
 
 def _show_flag(value: bool) -> str:
@@ -47,6 +51,10 @@ def _show_flag(value: bool) -> str:
 
 def _show_names(value: tuple[str, ...]) -> str:
     return ", ".join(value) or "(none)"
+
+
+def _show_command(value: tuple[str, ...]) -> str:
+    return shlex.join(value)
 
 
 def _network(value: Any) -> Network:
@@ -136,7 +144,12 @@ SHARED: Keys = {
 
 # The kinds of source that this version can run: one folder of `toolsd_workers` each.
 KINDS: Mapping[str, Kind] = {
-    "python": Kind(needs={"path": 'path = "tools.py"'}),
+    "python": Kind(needs={"path": 'path = "tools.py"'}, modules=True),
+    "worker": Kind(
+        needs={"command": 'command = ["./worker"]'},
+        keys={"command": Option(units.command, _show_command)},
+        launched=True,
+    ),
 }
 
 SOURCE: Keys = {

@@ -161,6 +161,14 @@ def texts(value: Any) -> tuple[str, ...]:
     return tuple(text(entry) for entry in value)
 
 
+def command(value: Any) -> tuple[str, ...]:
+    """A program and its arguments."""
+    words = texts(value)
+    if not words:
+        raise Unfit("must name a program", 'write ["program", "argument"]')
+    return words
+
+
 def names(value: Any) -> tuple[str, ...]:
     """A list of names of environment variables."""
     if not isinstance(value, list):

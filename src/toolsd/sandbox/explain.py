@@ -10,6 +10,7 @@ import msgspec
 from toolsd import runtime
 from toolsd.launch import Launch
 from toolsd.sandbox import limits, places
+from toolsd.sandbox.plan import plan_for
 from toolsd.sandbox.tier import Machine
 
 _FILTER, _POLLED = "seccomp filter", "polled by the daemon"
@@ -36,7 +37,8 @@ def _files(launch: Launch, machine: Machine) -> list[Line]:
     confinement = launch.confinement
     programs = confinement.exec if launch.limits.processes > 1 else ("none",)
     groups = (
-        ("read (interpreter)", places.code()),
+        ("read (interpreter)", () if launch.program else places.code()),
+        ("read and run (the worker)", _executed(launch)),
         ("read (system)", (*places.LIBRARIES, *places.SYSTEM)),
         ("read (own code)", files),
         ("list (own code)", listings),
@@ -48,6 +50,10 @@ def _files(launch: Launch, machine: Machine) -> list[Line]:
     closing = _FILTER if machine.landlock >= 3 else f"{_FILTER} (also truncation, which this Landlock does not know)"
     metadata = "as files allow" if confinement.file_metadata else "denied"
     return [*lines, Line("change modes, owners, times", metadata, closing)]
+
+
+def _executed(launch: Launch) -> tuple[str, ...]:
+    return places.executed(launch.program[0], plan_for(launch, "").env["PATH"]) if launch.program else ()
 
 
 def _rights(launch: Launch, machine: Machine) -> list[Line]:

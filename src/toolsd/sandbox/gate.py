@@ -46,10 +46,11 @@ class Gate:
             self._machine,
             launch.confinement,
             own=places.own_files(launch.path, launch.directory, room),
-            code=places.code(),
+            code=() if launch.program else places.code(),
             scratch=plan.scratch,
             worker=worker,
             processes=launch.limits.processes,
+            program=places.executed(launch.program[0], plan.env["PATH"]) if launch.program else (),
         )
         if seal.uid is not None:
             os.chown(plan.scratch, seal.uid, seal.uid)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import importlib.util
 import os
+import shutil
 import sys
 from collections.abc import Iterable
 from functools import cache
@@ -39,6 +40,8 @@ NETWORK = (
 )
 DEVICES_READ = ("/dev/zero", "/dev/random", "/dev/urandom")
 DEVICES_WRITE = ("/dev/null",)
+# How deep the kernel follows scripts whose interpreters are scripts (execve(2)).
+_INTERPRETERS = 4
 
 
 @cache
@@ -87,6 +90,43 @@ def own_files(path: str, directory: str, *private: str) -> tuple[tuple[str, ...]
     top = os.path.join(directory, path.partition(".")[0])
     found = _real(entry for entry in (top, top + ".py") if os.path.exists(entry))
     return found, (directory,) if found else ()
+
+
+def find_program(name: str, directory: str, path: str) -> str | None:
+    """The absolute path of a program: found on `path` by its bare name, else at its place below `directory`."""
+    if "/" not in name:
+        return shutil.which(name, path=path)
+    return shutil.which(os.path.normpath(os.path.join(directory, os.path.expanduser(name))))
+
+
+def executed(program: str, path: str) -> tuple[str, ...]:
+    """All files that executing `program` executes: itself, and if it is a script, its interpreter (execve(2)).
+
+    An interpreter that `env` looks for is looked for on `path`, as `env` will.
+    """
+    found = [program]
+    for _ in range(_INTERPRETERS):
+        words = _first_line(found[-1])
+        if not words:
+            break
+        found.append(words[0])
+        if os.path.basename(words[0]) == "env":
+            named = next((word for word in words[1:] if not word.startswith("-")), "")
+            looked = shutil.which(named, path=path) if named else None
+            if looked is None:
+                break
+            found.append(looked)
+    return _real(found)
+
+
+def _first_line(program: str) -> list[str]:
+    """The words behind `#!` of a script; nothing for another program."""
+    try:
+        with open(program, "rb") as file:
+            line = file.readline(256)
+    except OSError:
+        return []
+    return os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
 
 
 def _real(paths: Iterable[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import msgspec
 from toolsd.launch import Launch, Limits
 
 # Set for every worker; a source's own `env` wins. Without PATH a tool that runs `git` would depend on libc's default.
-_BASE_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+BASE_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -28,5 +28,5 @@ def plan_for(launch: Launch, scratch: str) -> Plan:
     The environment is built from nothing: PATH, LANG, HOME and TMPDIR (both the scratch directory), then
     `launch.env` over them. No variable of the daemon is ever passed on by itself.
     """
-    env = {**_BASE_ENV, "HOME": scratch, "TMPDIR": scratch, **launch.env}
+    env = {**BASE_ENV, "HOME": scratch, "TMPDIR": scratch, **launch.env}
     return Plan(scratch=scratch, env=env, limits=launch.limits)

@@ -55,19 +55,21 @@ def prepare(
     scratch: str,
     worker: int,
     processes: int = 1,
-    launched: bool = False,
+    program: tuple[str, ...] = (),
 ) -> Seal:
-    """The seal of one worker. `launched`: it will exec another program. Assembles the filter, so that a fork finds it.
+    """The seal of one worker. Assembles the filter, so that a fork finds it.
 
     Args:
         own: as `places.own_files` gives it.
         code: as `places.code` gives it.
         worker: the incarnation; as root it gives the throw-away uid.
+        program: what the worker will be replaced by, as `places.executed` gives it; empty: it stays the interpreter.
     """
+    launched = bool(program)
     executing = landlock.EXECUTE if launched or processes > 1 else 0
     files, listings = own
     readable = [*code, *files, *confinement.read]
-    grants = [(path, landlock.READ | executing) for path in (*places.LIBRARIES, *places.interpreter())]
+    grants = [(path, landlock.READ | executing) for path in (*places.LIBRARIES, *(program or places.interpreter()))]
     grants += [(path, landlock.READ) for path in (*places.SYSTEM, *places.DEVICES_READ, *readable)]
     grants += [(path, landlock.READ_DIR) for path in listings]
     grants += [(path, landlock.READ_FILE | landlock.WRITE_FILE) for path in places.DEVICES_WRITE]
@@ -89,6 +91,8 @@ def prepare(
         if not all(privileges.open_to_all(path, 4) for path in (*needed, os.path.dirname(scratch))):
             keep.add(privileges.DAC_READ_SEARCH)
         if not all(privileges.open_to_all(path, 6) for path in confinement.write):
+            keep.add(privileges.DAC_OVERRIDE)
+        if not all(os.stat(path).st_mode & 1 for path in program):  # nothing less lets another uid execute it
             keep.add(privileges.DAC_OVERRIDE)
     uid = privileges.throwaway_uid(worker) if machine.root else None
     return Seal(

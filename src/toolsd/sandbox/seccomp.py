@@ -17,6 +17,7 @@ from typing import Literal
 
 import msgspec
 
+from toolsd.launcher import LINK
 from toolsd.sandbox import bpf
 from toolsd.sandbox.bpf import ALLOW, NOTIFY, SELF_PID, Check, Clause, Rule, errno_
 from toolsd.sandbox.kernel import KernelRefusal, syscall
@@ -127,6 +128,8 @@ def rules(profile: Profile) -> dict[str, Rule]:
     table["sched_setscheduler"] = Rule(_EPERM, (Clause((Check(1, 0),), ALLOW),))
     table.update(_process_rules(profile))
     table.update(_network_rules(profile.network))
+    if profile.exec_allowed:  # libraries call listen on what listens already: the call is left out and succeeds
+        table["listen"] = Rule(_EACCES, (Clause((Check(0, LINK),), errno_(0)),))
     if profile.landlock_abi < 3:  # such a kernel does not know the right to truncate
         table["truncate"] = Rule(_EPERM)
         table["open"] = _read_only_truncation(1)
