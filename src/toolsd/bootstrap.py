@@ -3,19 +3,30 @@
 Run as a script by an interpreter that knows nothing but its standard library, so it imports nothing of ours before it
 has been told where that is. The first packet on the control descriptor is what to add to `sys.path`, the next two are
 the places of `toolsd` and `toolsd_workers`, which an editable install does not put on any path.
+
+The first thing it does is to ask the kernel for a SIGCONT when its parent dies (prctl(2), PR_SET_PDEATHSIG): that wakes
+a process that was stopped, which then finds its control socket at its end and leaves in good order. No other signal does
+both. Before that line, and only there, a stopped one is woken by the kernel's rule for orphaned process groups
+(`toolsd.processes` starts it in a group of its own).
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
+import signal
 import sys
 
 _PACKET = 256 * 1024
+_PARENT_DEATH_SIGNAL = 1  # prctl(2); `sandbox.kernel` cannot be found yet
 
 
 def _told(control: int) -> list[str]:
-    return [os.fsdecode(place) for place in os.read(control, _PACKET).split(b"\0") if place]
+    data = os.read(control, _PACKET)
+    if not data:  # who started us is gone
+        os._exit(0)
+    return [os.fsdecode(place) for place in data.split(b"\0") if place]
 
 
 def _import_from(name: str, places: list[str]) -> None:
@@ -28,6 +39,7 @@ def _import_from(name: str, places: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, int(signal.SIGCONT), 0, 0, 0)
     fd, parent = int(sys.argv[1]), int(sys.argv[2])
     sys.path += [place for place in _told(fd) if place not in sys.path]
     _import_from("toolsd", _told(fd))

@@ -8,8 +8,10 @@ Theory of operation. The node executes this once, isolated and without site proc
 thread and no zmq context, which is what makes forking it sound. It is a subreaper, and so is every worker: what a
 living worker orphans goes to that worker, and what a dying worker leaves behind (also what called setsid or forked
 twice) becomes our child. So a child of ours that is not a worker belonged to a dead one, and is killed. When the
-control socket ends, the node is gone: all workers and everything they started are killed, and we leave. A TERM, which
-is also what the kernel sends when the node's thread dies, does the same.
+control socket ends, the node is gone: all workers and everything they started are killed, and we leave. A TERM does
+the same, and so does a CONT when our parent has changed: that is what the kernel sends when the node's process dies
+(`toolsd.bootstrap` asked for it), and it wakes us even if somebody had stopped us. The parent is looked at because the
+control socket may have another holder: a program that embeds a node and forks.
 """
 
 from __future__ import annotations
@@ -53,6 +55,8 @@ _PRELOAD = (
     "tempfile",
     "urllib.parse",
 )
+# HUP is only not to end us: it comes with the CONT that wakes a stopped process whose parent died (setpgid(2)).
+_HEARD = (signal.SIGCHLD, signal.SIGTERM, signal.SIGCONT, signal.SIGHUP)
 # How long the last sweep may take when the node is gone. Longer than any kill takes; a bound all the same.
 _FAREWELL = 5.0
 # The status a shell gives for a command that cannot be executed.
@@ -94,12 +98,11 @@ Report = Started | NotStarted | Exited
 
 def main(control: int, parent: int) -> NoReturn:
     """Serve until the node is gone. Never returns."""
-    die_with_parent(parent, signal.SIGTERM)
     become_subreaper()
     for name in _PRELOAD:
         importlib.import_module(name)
     _call_myself("forkserver")
-    server = _Forkserver(socket.socket(fileno=control))
+    server = _Forkserver(socket.socket(fileno=control), parent)
     gc.collect()
     gc.freeze()  # so that no worker's first collection touches, and thereby copies, what all of them share
     server.serve()
@@ -121,15 +124,16 @@ def _ignore(_signal: int, _frame: object) -> None:
 
 
 class _Forkserver:
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, parent: int) -> None:
         self._control = control
+        self._parent = parent
         self._pid = os.getpid()
         self._workers: dict[int, int] = {}  # pid -> worker
         self._helpers: set[int] = set()  # brokers; each leaves when its worker is gone
         self._gate = Gate()
         self._woken, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.signal(signal.SIGCHLD, _ignore)
-        signal.signal(signal.SIGTERM, _ignore)
+        for number in _HEARD:
+            signal.signal(number, _ignore)
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
 
     def serve(self) -> None:
@@ -137,7 +141,7 @@ class _Forkserver:
         poll.register(self._control, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
         try:
-            while True:
+            while os.getppid() == self._parent:
                 ready = {fd for fd, _ in poll.poll()}
                 if self._woken in ready and not self._signalled():
                     return
@@ -227,8 +231,8 @@ class _Forkserver:
     def _shed(self) -> None:
         """In a child: be no forkserver any more."""
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in _HEARD:
+            signal.signal(number, signal.SIG_DFL)
 
     def _become_worker(self, order: Start, seal: Seal | None, fds: list[int], end: socket.socket | None) -> NoReturn:
         status = 70

@@ -114,8 +114,8 @@ class Output:
 class ForkserverProcess:
     """One life of the forkserver.
 
-    Must be made in a thread that lives as long as the node: the kernel tells the forkserver that its parent died when
-    that *thread* ends (prctl(2), PR_SET_PDEATHSIG).
+    It is in a process group of its own, which keeps Ctrl-C away from it, and in our session: so a stopped one is woken
+    when we die, whatever it was doing (setpgid(2), orphaned process groups; later `toolsd.bootstrap` asks for the same).
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class ForkserverProcess:
                 pass_fds=(theirs.fileno(),),
                 env={"LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "2"},
                 cwd="/",
-                start_new_session=True,
+                process_group=0,
             )
         except OSError:
             os.close(read)
@@ -179,6 +179,8 @@ class ForkserverProcess:
     def close(self) -> None:
         """End it by closing its control socket: it kills its workers and leaves. `on_gone` tells when it has."""
         self._stop_control()
+        if self._pidfd >= 0:
+            send_signal(self._pidfd, signal.SIGCONT)  # somebody may have stopped it
 
     def kill(self) -> None:
         """End it at once; its workers die with it."""
