@@ -5,9 +5,9 @@ has been told where that is. The first packet on the control descriptor is what 
 the places of `toolsd` and `toolsd_workers`, which an editable install does not put on any path.
 
 The first thing it does is to ask the kernel for a SIGCONT when its parent dies (prctl(2), PR_SET_PDEATHSIG): that wakes
-a process that was stopped, which then finds its control socket at its end and leaves in good order. No other signal does
-both. Before that line, and only there, a stopped one is woken by the kernel's rule for orphaned process groups
-(`toolsd.processes` starts it in a group of its own).
+a process that was stopped, which then finds its control socket at its end and leaves in good order. Before that line,
+and only there, a stopped one is woken by the kernel's rule for orphaned process groups (`toolsd.processes` starts it
+in a group of its own).
 """
 
 from __future__ import annotations

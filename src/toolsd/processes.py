@@ -115,7 +115,7 @@ class ForkserverProcess:
     """One life of the forkserver.
 
     It is in a process group of its own, which keeps Ctrl-C away from it, and in our session: so a stopped one is woken
-    when we die, whatever it was doing (setpgid(2), orphaned process groups; later `toolsd.bootstrap` asks for the same).
+    when we die, whatever it was doing (setpgid(2), orphaned process groups; `toolsd.bootstrap` asks for the same).
     """
 
     def __init__(

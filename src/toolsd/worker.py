@@ -58,6 +58,7 @@ _EXIT_BROKEN = 1  # the source does not load, does not close, or memory ran out:
 _EXIT_REFUSED = 76
 # How long one look for room in the node's queue lasts; there is always another. Seconds.
 _PATIENCE = 60.0
+_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _decoder = codec.Decoder(TO_WORKER)
 _in_batch: contextvars.ContextVar[RunningBatch | None] = contextvars.ContextVar("batch", default=None)
 
@@ -197,8 +198,8 @@ class _Worker:
         self._send(codec.encode(StartFailed(message, detail)))
         return _status(error) or _EXIT_BROKEN if isinstance(error, SystemExit) else _EXIT_BROKEN
 
-    def _cancel_signal(self, _number: int, _frame: FrameType | None) -> None:
-        batch = self._batch or _in_batch.get()
+    def _cancel_signal(self, _number: int, frame: FrameType | None) -> None:
+        batch = self._batch or (_in_batch.get() if _in_coroutine(frame) else None)
         if self._shielded:
             self._deferred = True
         else:
@@ -275,16 +276,20 @@ class _Asynchronous:
     async def _run(self, batch: RunningBatch) -> None:
         error: BaseException | None = None
         batch.began = True
-        _in_batch.set(batch)
         try:
-            if batch.cancelled:
-                raise BatchCancelled
-            running = self._host.run(batch)
-            if running is not None:
-                await running
-        except BaseException as raised:  # noqa: BLE001  # SystemExit and MemoryError are looked at by `end`
-            error = raised
-        _in_batch.set(None)
+            _in_batch.set(batch)
+            try:
+                if batch.cancelled:
+                    raise BatchCancelled
+                running = self._host.run(batch)
+                if running is not None:
+                    await running
+            except BaseException as raised:  # noqa: BLE001  # SystemExit and MemoryError are looked at by `end`
+                error = raised
+            _in_batch.set(None)
+        except BatchCancelled as cancelled:  # as in `_Worker._run`
+            _in_batch.set(None)
+            error = error or (None if batch.complete else cancelled)
         del self._tasks[batch.id]
         if isinstance(error, asyncio.CancelledError) and batch.cancelled:
             error = BatchCancelled()
@@ -314,6 +319,17 @@ class _Asynchronous:
     def _flush(self) -> None:
         while self._outbox:
             self._worker._send(self._outbox.popleft())
+
+
+def _in_coroutine(frame: FrameType | None) -> bool:
+    """Whether a coroutine runs, and not only the loop: what is raised in the loop's own callbacks, which carry the
+    context of a batch too, is swallowed there, with whatever the callback was to bring about.
+    """
+    while frame is not None and frame.f_code is not asyncio.Handle._run.__code__:
+        if frame.f_code.co_flags & _COROUTINE:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _ready(manifest: Manifest) -> list[Any]:

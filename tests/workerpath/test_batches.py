@@ -129,6 +129,27 @@ def test_cancel_in_the_same_breath_as_the_batch_is_not_lost(play):
     play(scenario)
 
 
+def test_a_cancel_signal_spares_the_loops_own_callbacks(play):
+    """They carry the batch's context too, and what is raised in them is lost, with what they were to bring about."""
+
+    async def scenario(bench):
+        worker = await bench.start(asynchronous=True)
+        code = """
+def callback():
+    while not batch.cancelled: pass
+    time.sleep(0.1)  # in which the signal comes, again and again
+    host.whole = True
+asyncio.get_running_loop().call_soon(callback)
+"""
+        batch = bench.send(worker, ("run", code), ("sleep", "600"))
+        await started(bench, worker, batch)
+        bench.node.execute(CancelBatch(worker, batch))
+        assert (await bench.ended(batch)).failure.cause == "stopped"
+        assert await bench.run(worker, "out = getattr(host, 'whole', False)") == "True"
+
+    play(scenario)
+
+
 def test_cancelled_can_be_asked(play):
     async def scenario(bench):
         worker = await bench.start()
