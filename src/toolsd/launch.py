@@ -35,10 +35,11 @@ class Network(msgspec.Struct, frozen=True):
 class Confinement(msgspec.Struct, frozen=True):
     """What a source may do besides using its interpreter, its own files and its scratch directory. Real paths.
 
-    `mode` off means that nothing is confined at all.
+    `mode` off means that nothing is confined at all. `tiers` are what must be there besides the kernel's own means.
     """
 
     mode: Literal["enforce", "off"] = "enforce"
+    tiers: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     exec: tuple[str, ...] = ()

@@ -78,10 +78,12 @@ class Link:
         emit: Callable[[Event], None],
         states: Callable[[InFlight, int], tuple[CallState, ...]],
         on_closed: Callable[[], None],
+        lasting: Callable[[], bool],
     ) -> None:
         """`directory` is a descriptor of the 0700 directory for sockets; `on_closed` tells that the link broke.
 
-        `states` reads in the flight recorder how far the calls of a batch have come.
+        `states` reads in the flight recorder how far the calls of a batch have come. `lasting` is asked before the end
+        of a batch is believed; after a no, nothing of this worker is.
 
         Raises:
             OSError: no socket, or no descriptor left.
@@ -111,6 +113,7 @@ class Link:
             self._close_listener()
             raise
         self._on_closed = on_closed
+        self._lasting = lasting
         self._disconnects = transport.Disconnects(loop, self._watching, self._connection_lost)
         self._port = Port(loop, dealer, self._on_frames)
 
@@ -225,6 +228,9 @@ class Link:
             raise PeerProtocolError(f"{what} after READY")
 
     def _batch_done(self, message: BatchDone, frames: list[Any]) -> None:
+        if not self._lasting():
+            self._condemned = True
+            return
         batch, failure = message.batch, message.failure
         results = self._results(batch, message.results, frames)
         flying = self.batches[batch]

@@ -21,12 +21,12 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from signal import SIGKILL
-from typing import Literal
 
 import msgspec
 import psutil  # type: ignore[import-untyped]
 
 from toolsd import flight, signals, transport
+from toolsd.bounds import Bounds, Breach
 from toolsd.core.events import BatchFailed, Event, WorkerExited, WorkerGrew, WorkerStarted, WorkerStartFailed
 from toolsd.core.instructions import (
     CancelBatch,
@@ -45,8 +45,9 @@ from toolsd.leftovers import kill_marked
 from toolsd.link import InFlight, Link
 from toolsd.oom import OomKills
 from toolsd.processes import ForkserverProcess, Output, close_all, diagnose, resident, send_signal
-from toolsd.sandbox import scratch
+from toolsd.sandbox.cgroup import Group, Unavailable
 from toolsd.sandbox.plan import plan_for
+from toolsd.sandbox.tier import no_groups
 from toolsd.sandbox.verdict import Seen, judge
 
 # Starts that may be on their way to the forkserver at once: enough to keep it busy, and few descriptors in flight
@@ -58,8 +59,6 @@ _LAST_WORDS, _LOOK = 0.25, 0.002
 _AUTOPSY, _AUTOPSY_STEP = 0.2, 0.005
 # When a cancel signal is repeated: after so many seconds first, then after twice as many, up to the slowest.
 _CANCEL_AGAIN, _CANCEL_SLOWEST = 0.01, 1.0
-# How often scratch directories with a limit are looked at. Seconds.
-_POLL = 0.25
 # How often one looks whether a worker is above its `rss_limit`. Seconds.
 _WEIGH = 1.0
 # How long a worker may outlive its link. Longer than an exit takes to be reported.
@@ -92,7 +91,7 @@ class _Worker:
         self.pid: int | None = None
         self.pidfd = -1
         self.reason: KillReason | None = None
-        self.polled: Literal["scratch"] | None = None  # the polled limit for which it was killed
+        self.breach: Breach | None = None  # the limit for which it was killed
         self.ended = False
         self.unsent: dict[int, int] = {}
         self.timer: asyncio.TimerHandle | None = None
@@ -136,7 +135,7 @@ class Node:
         self._forkserver: ForkserverProcess | None = None
         self._forkserver_gone = asyncio.Event()
         self._wake_forkserver()
-        self._polling = loop.call_later(_POLL, self._poll)
+        self._bounds = Bounds(loop, self._broke)
 
     def execute(self, instruction: Instruction) -> None:
         """Carry out a worker instruction; others are none of the node's business and are a `TypeError`."""
@@ -181,7 +180,7 @@ class Node:
         if self._closing:
             return
         self._closing = True
-        self._polling.cancel()
+        self._bounds.stop()
         self._queue.clear()
         if self._forkserver is not None:
             self._forkserver.close()
@@ -194,6 +193,7 @@ class Node:
             self._dispose(worker)
         if self._removals:
             await asyncio.wait(self._removals)
+        self._bounds.close()
         os.close(self._directory)
         await asyncio.to_thread(shutil.rmtree, self._root, True)
 
@@ -209,6 +209,9 @@ class Node:
             order = self._queue.popleft()
             try:
                 self._start(order)
+            except Unavailable as unavailable:
+                gap = no_groups(str(unavailable))
+                self._not_started(order.worker, f"source {order.source!r} cannot be sandboxed: {gap}")
             except (OSError, LocalProtocolError) as error:
                 self._not_started(order.worker, f"cannot start a worker of {order.source!r}: {error}")
 
@@ -226,6 +229,7 @@ class Node:
             emit=self._emit,
             states=partial(self._states, number),
             on_closed=partial(self._link_closed, number),
+            lasting=partial(self._lasting, number),
         )
         scratch = os.path.join(self._root, f"s{number}-{os.urandom(4).hex()}")
         fds: list[int] = []
@@ -235,8 +239,11 @@ class Node:
             fds += (os.dup(link.listener.fileno()), os.dup(recorder))
             read, write = os.pipe2(os.O_CLOEXEC)
             fds += (read, write)
+            demanded = "cgroup" in order.launch.confinement.tiers
+            group = self._bounds.group(number, order.launch.limits, demanded=demanded)
             os.mkdir(scratch, 0o700)
-        except OSError:
+        except (OSError, Unavailable):
+            self._bounds.forget(number)
             close_all(fds)
             link.close()
             raise
@@ -244,7 +251,7 @@ class Node:
         worker = _Worker(order, link, flight.Reader(recorder, order.max_batches), output, scratch)
         self._workers[number] = worker
         self._starting.add(number)
-        message = Start(number, order.source, order.launch, plan_for(order.launch, scratch))
+        message = Start(number, order.source, order.launch, plan_for(order.launch, scratch, group))
         forkserver.start(message, (*fds[1:3], write))
         self._loop.call_later(_BIRTH, self._overdue, number, forkserver)
 
@@ -274,6 +281,7 @@ class Node:
             send_signal(pidfd, SIGKILL)
         self._emit(WorkerStarted(report.worker, report.pid))
         worker.link.open()
+        self._bounds.watch(report.worker, report.pid, worker.order.launch.limits, worker.scratch)
         if worker.order.rss_limit is not None:
             self._loop.call_later(_WEIGH, self._weigh, worker, worker.order.rss_limit)
         self._start_next()
@@ -329,30 +337,22 @@ class Node:
             send_signal(worker.pidfd, signals.CANCEL)
             self._loop.call_later(again, self._signal_cancel, worker, batch, min(2 * again, _CANCEL_SLOWEST))
 
-    # --- limits that the kernel cannot hold -------------------------------------------------------------------------
+    # --- limits that are looked at ----------------------------------------------------------------------------------
 
-    def _poll(self) -> None:
-        """Look at the scratch directories that have a limit, on another thread, and once more after a while."""
-        watched = []
-        for number, worker in self._workers.items():
-            limit = worker.order.launch.limits.scratch_size
-            if limit is not None and not worker.ended:
-                watched.append((number, worker.scratch, limit))
-        if not watched:
-            self._polling = self._loop.call_later(_POLL, self._poll)
-            return
-        look = self._loop.run_in_executor(None, _beyond, watched)
-        look.add_done_callback(self._polled)
+    def _broke(self, number: int, breach: Breach) -> None:
+        worker = self._workers.get(number)
+        if worker is not None and not worker.ended and worker.reason is None and worker.breach is None:
+            worker.breach = breach
+            send_signal(worker.pidfd, SIGKILL)
 
-    def _polled(self, look: asyncio.Future[list[int]]) -> None:
-        if self._closing or look.cancelled():
-            return
-        for number in look.result():
-            worker = self._workers.get(number)
-            if worker is not None and not worker.ended and worker.reason is None and worker.pidfd >= 0:
-                worker.polled = "scratch"
-                send_signal(worker.pidfd, SIGKILL)
-        self._polling = self._loop.call_later(_POLL, self._poll)
+    def _lasting(self, number: int) -> bool:
+        """Whether what a worker says at the end of a batch can be believed: not if it lost a child to its memory limit,
+        which it may have taken for anything.
+        """
+        breach = self._bounds.struck(number)
+        if breach is not None:
+            self._broke(number, breach)
+        return breach is None
 
     def _states(self, number: int, flying: InFlight, batch: int) -> tuple[CallState, ...]:
         return self._workers[number].recorder.read(flying.region, batch, len(flying.tools)).states
@@ -433,7 +433,11 @@ class Node:
         if report is None and worker.output.fd >= 0:
             kill_marked(worker.scratch, worker.output.fd)
         worker.output.close()
+        if worker.breach is None and worker.reason is None:
+            worker.breach = self._bounds.struck(worker.order.worker)
         oom = worker.recorder.proof()
+        if oom is None and worker.breach is not None and worker.breach.verdict == "memory":
+            oom = worker.breach.seen
         if oom is None and worker.reason is None and report is not None and report.status == SIGKILL:
             oom = self._oom_kills.explain()
         exit_report = _account(worker, report, oom)
@@ -452,7 +456,8 @@ class Node:
             self._loop.remove_reader(worker.pidfd)
             os.close(worker.pidfd)
             worker.pidfd = -1
-        removal = self._loop.run_in_executor(None, _remove, worker.scratch)
+        group = self._bounds.forget(worker.order.worker)
+        removal = self._loop.run_in_executor(None, _remove, worker.scratch, group)
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)
 
@@ -501,13 +506,14 @@ def _account(worker: _Worker, report: Exited | None, oom: str | None) -> ExitRep
         peak_rss=report.peak_rss if report is not None else None,
         memory=limits.memory,
         oom=oom,
-        polled=worker.polled,
+        breach=worker.breach.verdict if worker.breach is not None else None,
+        deadline=worker.reason == "deadline",
     )
     return ExitReport(
         exit_code=exit_code,
         signal=signal,
         reason=worker.reason,
-        verdict=judge(death) if worker.reason is None and report is not None else None,
+        verdict=judge(death) if worker.reason in (None, "deadline") and report is not None else None,
         oom=oom,
         peak_rss=report.peak_rss if report is not None else None,
         stderr_tail=worker.output.tail,
@@ -518,13 +524,12 @@ def _account(worker: _Worker, report: Exited | None, oom: str | None) -> ExitRep
     )
 
 
-def _beyond(watched: list[tuple[int, str, int]]) -> list[int]:
-    """The workers whose scratch directory is larger than its limit."""
-    return [number for number, directory, limit in watched if scratch.used(directory, limit) > limit]
-
-
-def _remove(directory: str) -> None:
-    """Remove a dead worker's scratch directory, also while the last of its descendants still dies in it."""
+def _remove(directory: str, group: Group | None) -> None:
+    """End what a dead worker left in its group, and remove that and its scratch directory, also while the last of its
+    descendants still dies in it.
+    """
+    if group is not None:
+        group.remove()
     for _ in range(50):
         shutil.rmtree(directory, onerror=_permit)
         if not os.path.lexists(directory):

@@ -13,6 +13,7 @@ import msgspec
 
 from toolsd.core.snapshot import ReplicaView, SourceView, TurnView
 from toolsd.node import Figures
+from toolsd.sandbox import tier
 
 if TYPE_CHECKING:
     from toolsd.service import Service
@@ -59,8 +60,8 @@ def _source(view: SourceView, figures: dict[int, Figures], now: float) -> dict[s
 
 
 def _sandbox(view: SourceView) -> str:
-    """The tier that confines a source, or `none`."""
-    return "kernel" if view.launch is not None and view.launch.confinement.mode == "enforce" else "none"
+    """The tiers that confine a source, or `none`."""
+    return "none" if view.launch is None else tier.name(view.launch.confinement)
 
 
 def _worker(view: ReplicaView, figures: dict[int, Figures], now: float) -> dict[str, Any]:

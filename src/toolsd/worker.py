@@ -214,7 +214,7 @@ class _Worker:
         """Turn a MemoryError that came out of a batch into the end of the worker, if memory really was used up."""
         if self._memory.is_used_up():
             self._writer.out_of_memory(
-                f"MemoryError with {self._memory.peak()} bytes used at the peak, of a limit of {self._memory.limit}"
+                f"MemoryError with {self._memory.peak()} bytes used at the peak; limits.memory is {self._memory.limit}"
             )
             traceback.print_exception(error)
             raise SystemExit(_EXIT_BROKEN)

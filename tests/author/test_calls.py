@@ -121,7 +121,7 @@ def test_a_result_over_the_limit_names_size_and_limit(run_one: Callable[..., too
     result = run_one(lambda: "x" * 101, result_max=100)
     assert result.error is not None
     assert result.error.code == "result_too_large"
-    assert result.error.details == {"size": 101, "limit": 100}
+    assert result.error.details == {"size": 101, "limit": 100, "key": "result_max"}
     assert "101" in result.text
     assert "100" in result.text
 

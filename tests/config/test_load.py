@@ -74,7 +74,7 @@ def test_every_option_can_be_set(tmp_path: Path) -> None:
         "limits.processes": "2", "limits.scratch_size": '"1MiB"',
         "permissions.mode": '"off"', "permissions.preset": '["pure"]', "permissions.read": '["/usr/share"]',
         "permissions.write": '["@scratch"]', "permissions.exec": '["/usr/bin"]', "permissions.network": '"loopback"',
-        "permissions.file_metadata": "true",
+        "permissions.file_metadata": "true", "permissions.tiers": '["cgroup"]',
         "result_max": '"1KiB"', "env_pass": '["HOME"]', "required": "true", "affinity": '"session"',
     }  # fmt: skip
     assert written.keys() == flat(SOURCE).keys() - {"kind", "path"}

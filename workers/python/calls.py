@@ -88,7 +88,7 @@ class Runnable:
         if len(outcome) > self._result_max and not outcome.startswith(b"e") and size_of(outcome) > self._result_max:
             size, limit = size_of(outcome), self._result_max
             message = f"The result of {self.tool.name} has {size} bytes; {limit} are allowed. Ask for less of it."
-            details = {"size": size, "limit": limit}
+            details = {"size": size, "limit": limit, "key": "result_max"}
             outcome = encode_error(SlotError("result_too_large", message, details))
         batch.finished(slot, outcome)
 
@@ -106,6 +106,9 @@ class Runnable:
             return encode_error(SlotError("result_invalid", message, {"path": error.path}))
         _log(self.tool.name, error)
         details = {"type": type(error).__qualname__}
+        key = mercy.limit(error)
+        if key is not None:
+            details["key"] = key
         hint = mercy.hint(error)
         if hint is not None:
             return encode_error(SlotError("tool_error", f"{describe(error)} ({hint})", details | {"hint": hint}))

@@ -33,8 +33,11 @@ def explain_source(source: str) -> int:
         raise UsageError(f"there is no source {source!r}; there are {', '.join(s.name for s in loaded.sources)}")
     machine = tier.probe()
     lines = explain(spec.launch, machine)
-    gaps = [] if spec.launch.confinement.mode == "off" else tier.missing(machine, spec.launch.limits.processes)
-    name = "none" if spec.launch.confinement.mode == "off" else "kernel"
+    confinement = spec.launch.confinement
+    gaps = tier.missing(machine, spec.launch.limits.processes, confinement.tiers)
+    if confinement.mode == "off":
+        gaps = []
+    name = tier.name(confinement)
     if settings().json:
         output.json(
             {
@@ -61,10 +64,16 @@ def check_machine() -> int:
     problems: list[tier.Missing | canary.Breach] = [*tier.missing(machine, 1)]
     if not problems:
         problems = [*_proof(machine)]
+    groups = f"cgroup version {machine.cgroup}" if machine.cgroup else "polled"
     broken = {name for problem in problems for name in problem.names}
     limited = [str(gap) for gap in tier.missing(machine, 2)] if not problems else []
     if settings().json:
-        said = {"ok": not problems, "problems": [str(problem) for problem in problems], "limited": limited}
+        said = {
+            "ok": not problems,
+            "problems": [str(problem) for problem in problems],
+            "limited": limited,
+            "tree": groups,
+        }
         output.json(msgspec.to_builtins(machine) | said)
         return EXIT_CONFIG if problems else 0
     output.say(
@@ -72,6 +81,7 @@ def check_machine() -> int:
         f"seccomp filters: {'yes' if machine.seccomp else 'no'}, {'root' if machine.root else 'ordinary user'}"
     )
     rows = [(name, "NO" if name in broken else "proven", text) for name, text in tier.GUARANTEES.items()]
+    rows.append(("tree", groups, "memory of a worker and all it starts together ends at limits.memory"))
     output.table(("GUARANTEE", "HERE", "MEANING"), rows)
     for problem in (*problems, *limited):
         output.complain(str(problem))

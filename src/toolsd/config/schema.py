@@ -131,6 +131,7 @@ SHARED: Keys = {
     },
     "permissions": {
         "mode": Option(units.one_of("enforce", "off")),
+        "tiers": _LIST,
         "preset": _LIST,
         "read": _LIST,
         "write": _LIST,

@@ -61,6 +61,7 @@ def _running(exit: ExitReport | None) -> str:
 _VERDICTS = {
     "cpu": " (its CPU time, limits.cpu_time, was used up)",
     "scratch": " (its scratch directory had grown beyond limits.scratch_size)",
+    "file_size": " (it wrote a file beyond limits.file_size)",
     "forbidden_syscall": " (for a system call that the sandbox does not know)",
     "crash_near_memory_limit": " (near its memory limit, limits.memory)",
     "killed_externally": " (not by toolsd)",

@@ -101,8 +101,8 @@ class ExitReport(Value, frozen=True):
 
     `states[batch]` gives the state of each of the batch's calls; `running` names the call that was executing.
     `reason` is set when *we* ended it (`deadline`, `cancel`, `stop`, `drain`, `protocol`, `start_timeout`), so that our
-    own kills are never called crashes. `verdict` is the one word of `sandbox.verdict` for an end nobody ordered. `oom`
-    is the proof that memory was the cause, or `None`.
+    own kills are never called crashes. `verdict` is the one word of `sandbox.verdict` for an end by a limit or
+    by nobody's order. `oom` is the proof that memory was the cause, or `None`.
     """
 
     exit_code: int | None = None

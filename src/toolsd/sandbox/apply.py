@@ -46,7 +46,9 @@ def apply(plan: Plan, seal: Seal | None, *, parent: int, keep: Iterable[int], ou
     _environment(plan.env)
     os.chdir(plan.scratch)
     become_subreaper()
-    limits.apply(plan.limits, own_uid=seal is not None and seal.uid is not None)
+    if plan.group is not None:
+        plan.group.enter()
+    limits.apply(plan.limits, own_uid=seal is not None and seal.uid is not None, grouped=plan.group is not None)
     if seal is None:
         kernel.prctl(kernel.NO_NEW_PRIVS, 1)
         return None

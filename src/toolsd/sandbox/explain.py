@@ -71,13 +71,17 @@ def _rights(launch: Launch, machine: Machine) -> list[Line]:
 
 def _limits(launch: Launch, machine: Machine) -> list[Line]:
     given = launch.limits
-    tasks = limits.allowed_tasks(given, own_uid=machine.root)
-    exact = "RLIMIT_NPROC" if machine.root else "RLIMIT_NPROC, from the count of the user's tasks at the start"
+    grouped = bool(machine.cgroup and (limits.of_tree(given) or "cgroup" in launch.confinement.tiers))
+    group = f"cgroup version {machine.cgroup}"
+    tasks = limits.allowed_tasks(given, exact=machine.root or grouped)
+    counted = "RLIMIT_NPROC" if machine.root else "RLIMIT_NPROC, from the count of the user's tasks at the start"
+    exact = group if grouped else counted
     processes = _FILTER if given.processes == 1 else exact
     rows = (
         ("processes", str(given.processes), processes),
         ("threads and processes", None if tasks is None else str(tasks), exact),
         ("memory of each process", _bytes(given.memory), "RLIMIT_DATA and RLIMIT_AS"),
+        ("memory of all its processes", _bytes(given.memory), group if grouped else _POLLED),
         ("cpu time of each process", None if given.cpu_time is None else f"{given.cpu_time:g} s", "RLIMIT_CPU"),
         ("open files", str(given.open_files), "RLIMIT_NOFILE"),
         ("size of each file", _bytes(given.file_size), "RLIMIT_FSIZE"),

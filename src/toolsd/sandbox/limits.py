@@ -21,8 +21,10 @@ _OWN_THREADS = 3
 _THREADS = 256
 
 
-def apply(limits: Limits, *, own_uid: bool) -> None:
+def apply(limits: Limits, *, own_uid: bool, grouped: bool) -> None:
     """Set them. `own_uid`: the worker will have a uid that nobody else has, so that what the kernel counts is exact.
+
+    `grouped`: a control group counts its tasks.
 
     Raises:
         OSError: the kernel refused one.
@@ -31,8 +33,8 @@ def apply(limits: Limits, *, own_uid: bool) -> None:
     lower(resource.RLIMIT_MSGQUEUE, 0)
     lower(resource.RLIMIT_SIGPENDING, 1024)
     lower(resource.RLIMIT_NOFILE, limits.open_files)
-    tasks = allowed_tasks(limits, own_uid=own_uid)
-    if tasks is not None:
+    tasks = allowed_tasks(limits, exact=own_uid)
+    if tasks is not None and (own_uid or not grouped):
         lower(resource.RLIMIT_NPROC, tasks if own_uid else tasks + _tasks_of_user())
     if limits.file_size is not None:
         lower(resource.RLIMIT_FSIZE, limits.file_size)
@@ -44,18 +46,24 @@ def apply(limits: Limits, *, own_uid: bool) -> None:
         lower(resource.RLIMIT_AS, limits.memory + _RESERVED)
 
 
-def allowed_tasks(limits: Limits, *, own_uid: bool) -> int | None:
+def of_tree(limits: Limits) -> bool:
+    """Whether a limit is about the worker and all it starts together: a control group is wanted. Pure."""
+    return limits.memory is not None or limits.processes > 1 or limits.threads is not None
+
+
+def allowed_tasks(limits: Limits, *, exact: bool) -> int | None:
     """How many threads and processes together a worker may have. None: nothing bounds them. Pure.
 
-    The kernel counts all tasks of a uid (RLIMIT_NPROC). An ordinary user's other programs count too and would starve
-    a worker of threads, so there the limit is set only when somebody asked for it, or when processes may be started.
+    `exact`: the worker's tasks alone are counted, by its own uid or its control group. Else the kernel counts all tasks
+    of a uid (RLIMIT_NPROC). An ordinary user's other programs count too and would starve a worker of threads, so there
+    the limit is set only when somebody asked for it, or when processes may be started.
     """
     more = limits.processes - 1
     if limits.threads is not None:
         return _OWN_THREADS + more + limits.threads
     if more:
         return _OWN_THREADS + more
-    return _OWN_THREADS + _THREADS if own_uid else None
+    return _OWN_THREADS + _THREADS if exact else None
 
 
 def lower(which: int, soft: int, hard: int | None = None) -> None:

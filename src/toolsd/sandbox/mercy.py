@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 from toolsd.launch import Launch
@@ -29,15 +30,48 @@ def hint(error: BaseException) -> str | None:
     launch = _entered
     if launch is None:
         return None
+    return next((found for seen in _causes(error) if (found := _hint(seen, launch)) is not None), None)
+
+
+def limit(error: BaseException) -> str | None:
+    """The key of the limit that stopped it, if one did: the one to raise."""
+    launch = _entered
+    if launch is None:
+        return None
+    return next((found for seen in _causes(error) if (found := _limit(seen, launch)) is not None), None)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
     seen: BaseException | None = error
     for _ in range(8):
         if seen is None:
-            return None
-        found = _hint(seen, launch)
-        if found is not None:
-            return found
+            return
+        yield seen
         seen = seen.__cause__ or seen.__context__
-    return None
+
+
+# What a limit bounds.
+_BOUNDS = {
+    "limits.threads": "the threads of this source",
+    "limits.memory": "the memory of this source",
+    "limits.processes": "what this source may start, as limits.threads does",
+    "limits.file_size": "the files of this source",
+    "limits.open_files": "the open files of this source",
+}
+
+
+def _limit(error: BaseException, launch: Launch) -> str | None:
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return "limits.threads"
+    if isinstance(error, MemoryError) and launch.limits.memory is not None:
+        return "limits.memory"
+    if not isinstance(error, OSError):
+        return None
+    if error.errno == errno.EAGAIN and launch.limits.processes > 1 and error.filename is None:
+        return "limits.processes"
+    if error.errno == errno.ENOMEM and launch.limits.memory is not None:
+        return "limits.memory"
+    return {errno.EFBIG: "limits.file_size", errno.EMFILE: "limits.open_files"}.get(error.errno or 0)
 
 
 def _hint(error: BaseException, launch: Launch) -> str | None:
@@ -45,10 +79,9 @@ def _hint(error: BaseException, launch: Launch) -> str | None:
         return _network(launch, "look up names")
     if type(error).__name__ == "OperationalError" and "unable to open database" in str(error):
         return "the sandbox lets it write only in its scratch directory ($TMPDIR) and below permissions.write"
-    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
-        return "limits.threads bounds the threads of this source"
-    if isinstance(error, MemoryError) and launch.limits.memory is not None:
-        return "limits.memory bounds the memory of this source"
+    limit = _limit(error, launch)
+    if limit is not None:
+        return f"{limit} bounds {_BOUNDS[limit]}"
     return _by_errno(error, launch) if isinstance(error, OSError) else None
 
 
@@ -68,14 +101,8 @@ def _by_errno(error: OSError, launch: Launch) -> str | None:
             return "the sandbox denies this call; to start programs, set limits.processes above 1 and permissions.exec"
         case errno.EPERM:
             return "the sandbox denies this call"
-        case errno.EAGAIN if launch.limits.processes > 1:
-            return "limits.processes and limits.threads bound what this source may start"
         case errno.EXDEV if named:
             return "an old kernel denies moving files between folders inside the sandbox: copy and remove instead"
-        case errno.EFBIG:
-            return "limits.file_size bounds the files of this source"
-        case errno.EMFILE:
-            return "limits.open_files bounds the open files of this source"
     return None
 
 

@@ -19,6 +19,7 @@ Mode = Literal["enforce", "off"]
 
 # Always granted; writing them in a list changes nothing.
 _IMPLIED = frozenset({"@runtime", "@source", "@scratch"})
+TIERS = ("cgroup",)
 PRESETS = ("pure", "files:ro DIR", "files:rw DIR", "network")
 
 
@@ -34,6 +35,7 @@ class Permissions(msgspec.Struct, frozen=True):
     """`[source.NAME.permissions]` as written. Paths are relative to the folder of the configuration file."""
 
     mode: Mode = "enforce"
+    tiers: tuple[str, ...] = ()
     preset: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
@@ -71,8 +73,14 @@ def resolve(permissions: Permissions, around: Surroundings) -> Confinement:
             network = Network("allow") if network.kind == "none" else network
         elif preset != "pure":
             raise PolicyError("preset", f"unknown preset {preset!r}; there are: {', '.join(PRESETS)}")
+    for tier in permissions.tiers:
+        if tier not in TIERS:
+            raise PolicyError(
+                "tiers", f"unknown tier {tier!r}; there are, besides the kernel's own: {', '.join(TIERS)}"
+            )
     return Confinement(
         mode=permissions.mode,
+        tiers=tuple(dict.fromkeys(permissions.tiers)),
         read=_paths("read", read, around),
         write=_paths("write", write, around),
         exec=_paths("exec", permissions.exec, around),

@@ -10,7 +10,8 @@ import sys
 
 import msgspec
 
-from toolsd.sandbox import landlock, seccomp
+from toolsd.launch import Confinement
+from toolsd.sandbox import cgroup, landlock, seccomp
 from toolsd.sandbox.kernel import KernelRefusal
 from toolsd.sandbox.syscalls import native
 
@@ -27,13 +28,16 @@ GUARANTEES = {
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """The answers of this kernel. `landlock` is the ABI to use, 0 without; `answers` say why something is missing."""
+    """The answers of this kernel. `landlock` is the ABI to use, `cgroup` the version, 0 without; `answers` say why
+    something is missing.
+    """
 
     architecture: str
     landlock: int
     seccomp: bool
     root: bool
     answers: tuple[tuple[str, str], ...] = ()
+    cgroup: int = 0
 
 
 class Missing(msgspec.Struct, frozen=True):
@@ -61,10 +65,29 @@ def probe(abi_ceiling: int | None = None) -> Machine:
     filters = seccomp.probe(arch)
     if filters is not None:
         answers.append(("seccomp", filters))
-    return Machine(arch.name, abi, filters is None, os.geteuid() == 0, tuple(answers))
+    groups = 0
+    try:
+        groups = cgroup.find().version
+    except cgroup.Unavailable as unavailable:
+        answers.append(("cgroup", str(unavailable)))
+    return Machine(arch.name, abi, filters is None, os.geteuid() == 0, tuple(answers), groups)
 
 
-def missing(machine: Machine, processes: int) -> list[Missing]:
+def name(confinement: Confinement) -> str:
+    """What confines a source, for people: `none`, `kernel`, `kernel+cgroup`."""
+    return "none" if confinement.mode == "off" else "+".join(("kernel", *confinement.tiers))
+
+
+def no_groups(answer: str) -> Missing:
+    """What it means that no control group can be made."""
+    remedy = (
+        "start the daemon as root, or in a systemd unit with Delegate=memory pids and DelegateSubgroup=daemon, "
+        'or take "cgroup" out of permissions.tiers: memory is then polled'
+    )
+    return Missing(("tree",), f"no control group: {answer}", remedy)
+
+
+def missing(machine: Machine, processes: int, tiers: tuple[str, ...] = ()) -> list[Missing]:
     """What this machine cannot guarantee for such a source. Empty: it may start (if the canary agrees)."""
     answers = dict(machine.answers)
     gaps = []
@@ -81,4 +104,6 @@ def missing(machine: Machine, processes: int) -> list[Missing]:
     if processes > 1 and 0 < machine.landlock < 6:
         answer = f"processes = {processes} needs Landlock's signal scope (ABI 6), the kernel has ABI {machine.landlock}"
         gaps.append(Missing(("signal",), answer, "use a kernel from 6.12 on, or processes = 1"))
+    if "cgroup" in tiers and not machine.cgroup:
+        gaps.append(no_groups(answers["cgroup"]))
     return gaps

@@ -10,7 +10,16 @@ from typing import Literal
 import msgspec
 
 Verdict = Literal[
-    "exited", "memory", "cpu", "scratch", "forbidden_syscall", "crash", "crash_near_memory_limit", "killed_externally"
+    "exited",
+    "memory",
+    "cpu",
+    "wall",
+    "scratch",
+    "file_size",
+    "forbidden_syscall",
+    "crash",
+    "crash_near_memory_limit",
+    "killed_externally",
 ]
 
 # How near the limit the peak must be for a crash to be called near it.
@@ -20,7 +29,7 @@ _NEAR = 0.9
 class Seen(msgspec.Struct, frozen=True):
     """What is known of an exit. `signal` is a name; `cpu` and `cpu_limit` seconds, `peak_rss` and `memory` bytes.
 
-    `oom` is proof of exhausted memory, `polled` names the limit for which we killed it ourselves.
+    `oom` is proof of exhausted memory, `breach` names the limit for which we killed it ourselves.
     """
 
     exit_code: int | None = None
@@ -30,19 +39,24 @@ class Seen(msgspec.Struct, frozen=True):
     peak_rss: int | None = None
     memory: int | None = None
     oom: str | None = None
-    polled: Literal["scratch"] | None = None
+    breach: Literal["scratch", "memory"] | None = None
+    deadline: bool = False
 
 
 def judge(seen: Seen) -> Verdict:
-    """The verdict of an exit that we did not order for another reason (a deadline, a cancel, a stop)."""
-    if seen.polled is not None:
-        return seen.polled
+    """The verdict of an exit that nobody ordered (a cancel, a stop), a batch's deadline apart."""
+    if seen.deadline:
+        return "wall"
+    if seen.breach is not None:
+        return seen.breach
     if seen.oom is not None:
         return "memory"
     if seen.signal == "SIGXCPU":
         return "cpu"
     if seen.signal == "SIGKILL" and seen.cpu_limit is not None and seen.cpu >= seen.cpu_limit:
         return "cpu"
+    if seen.signal == "SIGXFSZ":
+        return "file_size"
     if seen.signal == "SIGSYS":
         return "forbidden_syscall"
     if seen.signal == "SIGKILL":
