@@ -204,7 +204,9 @@ class CallProgress(Message, frozen=True):
 
 
 class Bye(Message, frozen=True):
-    """The source is closed; the worker leaves."""
+    """A worker whose source is closed leaves. A coordinator leaves, and has answered every turn that it took: to one
+    that hears this, a turn without an answer was never taken, and nothing of it ran.
+    """
 
     kind = b"B"
 
@@ -235,6 +237,6 @@ class Deinit(Message, frozen=True):
 
 
 FROM_CLIENT = (Hello, Open, Run, CancelTurn, Ask)
-TO_CLIENT = (Welcome, Refused, Results, Progress, Done, Failed, CancelConfirmed, Answer)
+TO_CLIENT = (Welcome, Refused, Results, Progress, Done, Failed, CancelConfirmed, Answer, Bye)
 FROM_WORKER = (Hello, Ready, StartFailed, Partial, BatchDone, CallProgress, Bye)
 TO_WORKER = (Refused, Batch, CancelBatch, Deinit)

@@ -99,6 +99,11 @@ class Reception:
         self._disconnects = transport.Disconnects(self._loop, self._monitor, self._closed)
         self._port = transport.Port(self._loop, self._socket, self._received, known=self._peers)
 
+    def take_leave(self) -> None:
+        """Tell everybody that every turn that was taken has been answered, and that no other will be taken."""
+        for identity in tuple(self._peers):
+            self.send(identity, messages.Bye())
+
     async def flushed(self, timeout: float) -> None:
         """Wait, up to `timeout` seconds, until nothing is kept back for clients that did not read in time."""
         end = self._loop.time() + timeout

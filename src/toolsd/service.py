@@ -124,6 +124,9 @@ class Service:
             try:
                 self.post(events.RegistryPublished(self._sources))
                 await self._ended.wait()
+                if self._fatal is None:
+                    self.reloads.stop()
+                    self.reception.take_leave()
                 await self.reception.flushed(_FAREWELL)
             finally:
                 waiting.cancel()

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from core.conversation import FILES, NOTES, Conversation, eager, lazy, up
-from toolsd.core.events import DrainRequested, NamesSeen, RegistryPublished, WorkerStartFailed
-from toolsd.core.instructions import FailTurn, FinishTurn, ReloadEnded, SendBatch, StartWorker, StopWorker
+from toolsd.core.events import DrainRequested, NamesSeen, RegistryPublished, StopRequested, WorkerStartFailed
+from toolsd.core.instructions import (
+    FailTurn,
+    FinishTurn,
+    KillWorker,
+    ReloadEnded,
+    SendBatch,
+    StartWorker,
+    StopWorker,
+)
 from toolsd.core.model import ExitReport, ToolSpec
 
 LEFT = ExitReport(exit_code=0, reason="stop")
@@ -117,6 +125,20 @@ def test_a_reload_that_gives_up_another_stops_its_starts():
     assert [ended.refused is None for ended in talk.of(ReloadEnded)] == [False, True]
     assert talk.one(StopWorker).worker == files.worker
     assert talk.core.snapshot().generation == 3
+
+
+def test_a_drain_and_a_stop_refuse_what_is_being_prepared():
+    for end in (DrainRequested(60.0), StopRequested()):
+        talk = up(eager("notes"))
+        (old,) = talk.submit("t", "notes_add")
+        start = talk.publish(eager("notes", batch_timeout=5.0), eager("files"))[0]
+        talk.post(end)
+        assert talk.one(ReloadEnded).refused == "the coordinator is stopping"
+        assert not talk.core.snapshot().reloading
+        assert start.worker in {i.worker for i in (*talk.of(StopWorker), *talk.of(KillWorker))}
+        if isinstance(end, DrainRequested):
+            talk.finish(old)
+            assert talk.of(FinishTurn)
 
 
 def test_removing_the_winner_lets_the_refused_source_in():

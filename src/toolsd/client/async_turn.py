@@ -23,8 +23,8 @@ import msgspec
 
 from toolsd import codec, conversation, messages
 from toolsd.client.async_link import AsyncLink
-from toolsd.client.calls import to_wire
-from toolsd.client.routes import Arrival, Inbox, cancel_key
+from toolsd.client.calls import not_taken, to_wire
+from toolsd.client.routes import Arrival, CoordinatorLeft, Inbox, cancel_key
 from toolsd.client.views import CallReport
 from toolsd.content import unpack_report
 from toolsd.core.instructions import BatchRecord
@@ -287,6 +287,9 @@ class AsyncTurn:
         assert self._link is not None and self._inbox is not None
         try:
             return self._take(await self._link.next(self._inbox))
+        except CoordinatorLeft:
+            self._end("failed")
+            raise not_taken(self.calls) from None
         except BaseException:
             self._leave()
             raise

@@ -14,7 +14,7 @@ import msgspec
 
 from toolsd import codec
 from toolsd.core.model import OnCrash, OnDefect
-from toolsd.errors import UsageError
+from toolsd.errors import Failure, LedgerEntry, TurnFailed, UsageError, turn_failed
 from toolsd.messages import TURN_ID_MAX, WireCall
 from toolsd.streams import AssembledCall
 from toolsd.streams.arguments import encodable
@@ -112,6 +112,12 @@ def to_wire(calls: Sequence[AssembledCall], frames: codec.Frames) -> tuple[WireC
         return tuple([WireCall(call.id, call.name, call.arguments, call.defect) for call in calls])
     put = frames.put
     return tuple([WireCall(call.id, call.name, put(call.arguments), call.defect) for call in calls])
+
+
+def not_taken(calls: Sequence[AssembledCall]) -> TurnFailed:
+    """The failure of a turn that a coordinator left unanswered when it took leave: it never read it."""
+    ledger = tuple([LedgerEntry(index, call.id, call.name, None, "not_sent") for index, call in enumerate(calls)])
+    return turn_failed(Failure("draining", "the coordinator has stopped and did not take the turn", ledger=ledger))
 
 
 def _as_function(call: AssembledCall) -> AssembledCall:

@@ -30,6 +30,10 @@ HELLO = "hello"
 SILENCE = 30.0
 
 
+class CoordinatorLeft(CoordinatorLost):
+    """It said so before: nothing ran of what it has not answered (`messages.Bye`)."""
+
+
 class Arrival:
     """One message and the binary frames that came with it."""
 
@@ -88,6 +92,7 @@ class Routes:
     def __init__(self) -> None:
         self.failed: ToolsdError | None = None
         self.welcome: Welcome | None = None
+        self._leaving = False
         self._inboxes: dict[Hashable, Inbox] = {}
         self._decoder = codec.Decoder(messages.TO_CLIENT)
         self._asked = 0
@@ -119,6 +124,9 @@ class Routes:
         if isinstance(message, messages.Refused):
             self.fail(_refusal(message))
             return
+        if isinstance(message, messages.Bye):
+            self._leaving = True
+            return
         if isinstance(message, Welcome):
             self.welcome, key = message, HELLO
         elif isinstance(message, messages.CancelConfirmed):
@@ -146,6 +154,9 @@ class Routes:
     def lost(self) -> None:
         """The connection is gone."""
         who = f" (pid {self.welcome.pid})" if self.welcome else ""
+        if self._leaving:
+            self.fail(CoordinatorLeft(f"the coordinator{who} has stopped; it had answered all that it took"))
+            return
         self.fail(
             CoordinatorLost(
                 f"the coordinator{who} went away; what ran of the open turns is unknown",

@@ -24,8 +24,8 @@ import msgspec
 
 from toolsd import codec, conversation, messages
 from toolsd.client.sync_link import Link
-from toolsd.client.calls import to_wire
-from toolsd.client.routes import Arrival, Inbox, cancel_key
+from toolsd.client.calls import not_taken, to_wire
+from toolsd.client.routes import Arrival, CoordinatorLeft, Inbox, cancel_key
 from toolsd.client.views import CallReport
 from toolsd.content import unpack_report
 from toolsd.core.instructions import BatchRecord
@@ -288,6 +288,9 @@ class Turn:
         assert self._link is not None and self._inbox is not None
         try:
             return self._take(self._link.next(self._inbox))
+        except CoordinatorLeft:
+            self._end("failed")
+            raise not_taken(self.calls) from None
         except BaseException:
             self._leave()
             raise

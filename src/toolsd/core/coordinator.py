@@ -142,6 +142,7 @@ class Coordinator:
         self._mode = "draining"
         self._shared.alarms.disarm(self)
         self._shared.alarms.arm(self, now + event.timeout)
+        self._publishing.drain(now)
         self._turns.begin_drain(now)
 
     def _on_stop(self, event: StopRequested, now: float) -> None:
@@ -160,6 +161,7 @@ class Coordinator:
     def _kill_all(self, reason: KillReason, now: float) -> None:
         self._mode = "stopping"
         self._fleet.halted = True
+        self._publishing.drain(now)
         self._turns.fail_all(now)
         for worker in list(self._fleet.workers.values()):
             if worker.state != "dying":

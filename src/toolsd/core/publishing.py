@@ -67,6 +67,13 @@ class Publishing:
             self._fleet.fill(pool, now)
         self._conclude(now)
 
+    def drain(self, now: float) -> None:
+        """The coordinator is stopping: what is being prepared comes no more into force."""
+        generation, self.pending = self.pending, None
+        if generation is not None:
+            self._refused("the coordinator is stopping")
+            self._release(generation, now)
+
     def described(self, pool: Pool, tools: tuple[ToolSpec, ...], now: float) -> None:
         """A source was started for the first time and declared its tools."""
         pool.tools = tools
