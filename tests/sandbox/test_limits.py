@@ -97,6 +97,47 @@ def test_a_worker_that_lost_a_child_to_its_memory_limit_has_not_succeeded(tmp_pa
         assert client.call("run", {"code": child("pass")}).text == "0"
 
 
+UNPROVEN = """
+import json, os, sys, tempfile
+from toolsd.launch import Confinement, Limits
+from toolsd.sandbox import canary, cgroup, exhaust, places, seal, tier
+limits = Limits(memory=512 << 20, cpu_time=60, file_size=1 << 20, threads=8, processes=3)
+found = []
+with tempfile.TemporaryDirectory() as room, tempfile.TemporaryDirectory() as scratch:
+    sealed = seal.prepare(
+        tier.probe(), Confinement(), own=((), ()), code=places.code(), scratch=scratch, worker=1, processes=3
+    )
+    if sealed.uid is not None:
+        os.chown(scratch, sealed.uid, sealed.uid)
+    found.append(canary.prove(sealed, limits, room, scratch))
+    exhaust.enter = lambda limits, own_uid: None
+    found.append(canary.prove(sealed, limits, room, scratch))
+try:
+    home = cgroup.Home(cgroup.find())
+except cgroup.Unavailable:
+    home = None
+for memory, tasks in ((8, 1), (8, 2), (64, 1)) if home else ():
+    group = home.make("g", memory << 20, tasks)
+    found.append(canary.prove_group(group))
+    group.remove()
+if home:
+    home.close()
+print(json.dumps([[breach.attempt for breach in breaches] for breaches in found]))
+"""
+
+
+def test_the_canary_finds_a_limit_that_is_not_held(person):
+    done = person.run("-c", UNPROVEN)
+    assert done.returncode == 0, done.stderr
+    held, loose, *grouped = json.loads(done.stdout)
+    assert held == []
+    assert {key for what in loose for key in what.split() if key.startswith("limits.")} == {
+        "limits.open_files", "limits.file_size", "limits.memory", "limits.threads", "limits.processes",
+    }  # fmt: skip
+    assert "having no limit of CPU time" in loose
+    assert [len(breaches) for breaches in grouped] in ([0, 1, 1], [])
+
+
 def test_a_demanded_cgroup_that_cannot_be_had_refuses_the_source(tmp_path, monkeypatch):
     monkeypatch.setattr(cgroup, "find", nowhere)
     with hostile(tmp_path, "permissions.tiers = ['cgroup']") as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 
 import click
@@ -11,9 +12,12 @@ from toolsd import config
 from toolsd.cli import output
 from toolsd.cli.app import global_options, json_option, settings
 from toolsd.errors import EXIT_CONFIG, UsageError
-from toolsd.launch import Confinement
-from toolsd.sandbox import canary, places, seal, tier
+from toolsd.launch import Confinement, Limits, MiB
+from toolsd.sandbox import canary, cgroup, exhaust, places, seal, tier
 from toolsd.sandbox.explain import explain
+
+# Some limit of each kind, so that each is proven.
+_TRIED = Limits(memory=512 * MiB, cpu_time=60, file_size=MiB, threads=8)
 
 
 @click.group(options_metavar="")
@@ -81,7 +85,8 @@ def check_machine() -> int:
         f"seccomp filters: {'yes' if machine.seccomp else 'no'}, {'root' if machine.root else 'ordinary user'}"
     )
     rows = [(name, "NO" if name in broken else "proven", text) for name, text in tier.GUARANTEES.items()]
-    rows.append(("tree", groups, "memory of a worker and all it starts together ends at limits.memory"))
+    proven = "NO" if "tree" in broken else f"proven ({groups})" if machine.cgroup else groups
+    rows.append(("tree", proven, "memory of a worker and all it starts together ends at limits.memory"))
     output.table(("GUARANTEE", "HERE", "MEANING"), rows)
     for problem in (*problems, *limited):
         output.complain(str(problem))
@@ -91,4 +96,18 @@ def check_machine() -> int:
 def _proof(machine: tier.Machine) -> tuple[canary.Breach, ...]:
     with tempfile.TemporaryDirectory(prefix="toolsd-check-") as room, tempfile.TemporaryDirectory() as scratch:
         sealed = seal.prepare(machine, Confinement(), own=((), ()), code=places.code(), scratch=scratch, worker=0)
-        return canary.prove(sealed, room)
+        if sealed.uid is not None:
+            os.chown(scratch, sealed.uid, sealed.uid)
+        found = canary.prove(sealed, _TRIED, room, scratch)
+    if not machine.cgroup:
+        return found
+    try:
+        home = cgroup.Home(cgroup.find())
+        group = home.make("canary", exhaust.GROUP_MEMORY, exhaust.GROUP_TASKS)
+    except (cgroup.Unavailable, OSError) as error:
+        return (*found, canary.Breach("tree", "making a control group", str(error)))
+    try:
+        return (*found, *canary.prove_group(group))
+    finally:
+        group.remove()
+        home.close()

@@ -18,7 +18,11 @@ from contextlib import closing, contextmanager
 
 import msgspec
 
+from toolsd.launch import Limits
+from toolsd.sandbox import exhaust
 from toolsd.sandbox import seal as sealing
+from toolsd.sandbox.attempt import Attempt, tried
+from toolsd.sandbox.cgroup import Group
 from toolsd.sandbox.kernel import syscall
 from toolsd.sandbox.seal import Seal
 from toolsd.sandbox.syscalls import ARCHITECTURES, Architecture
@@ -26,8 +30,6 @@ from toolsd.sandbox.tier import GUARANTEES
 
 # How long the proof may take. Much longer than it does; a canary that hangs has proved nothing.
 _PATIENCE = 10.0
-# EPERM, EACCES, ENOSYS, EXDEV: the answers of a closed door.
-_CLOSED = frozenset({1, 13, 38, 18})
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -55,19 +57,17 @@ class _Decoys(msgspec.Struct, frozen=True):
     parent: int
 
 
-Attempt = tuple[str, str, Callable[[], object]]
+def prove(seal: Seal, limits: Limits, room: str, scratch: str) -> tuple[Breach, ...]:
+    """Attack from inside `seal` and `limits`. Called in a process with one thread; makes and removes its decoys below
+    `room`.
 
-
-def prove(seal: Seal, room: str) -> tuple[Breach, ...]:
-    """Attack from inside `seal`. Called in a process with one thread; makes and removes its decoys below `room`.
-
-    `room` must be outside every grant.
+    `room` must be outside every grant; `scratch` is what the seal grants for writing.
     """
     with _decoys(room) as decoys:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
-            _attack(seal, decoys, writing)
+            _attack(seal, limits, scratch, decoys, writing)
         os.close(writing)
         try:
             report = _collect(reading)
@@ -81,6 +81,14 @@ def prove(seal: Seal, room: str) -> tuple[Breach, ...]:
         if _changed(decoys):
             return (*report, Breach("fs", "changing a file outside the grants", "the decoy changed"))
         return report
+
+
+def prove_group(group: Group) -> tuple[Breach, ...]:
+    """Whether a control group made with `exhaust.GROUP_MEMORY` and `GROUP_TASKS` holds what is in it. It can be used
+    once. Called in a process with one thread.
+    """
+    answer = exhaust.group_holds(group)
+    return () if answer is None else (Breach("tree", "passing the limits of a control group", answer),)
 
 
 @contextmanager
@@ -133,33 +141,23 @@ def _collect(reading: int) -> tuple[Breach, ...] | None:
     return None
 
 
-def _attack(seal: Seal, decoys: _Decoys, report: int) -> None:
+def _attack(seal: Seal, limits: Limits, scratch: str, decoys: _Decoys, report: int) -> None:
     try:
         breaches = []
+        own_uid = seal.uid is not None
         try:
+            exhaust.enter(limits, own_uid=own_uid)
             sealing.enforce(seal, decoys.parent)
         except OSError as error:
             breaches.append(Breach("all", "sealing a process", str(error)))
         else:
-            for guarantee, attempt, function in _attempts(seal, decoys):
-                answer = _try(function)
+            for attempt in (*_attempts(seal, decoys), *exhaust.attempts(limits, scratch, own_uid=own_uid)):
+                answer = tried(attempt)
                 if answer is not None:
-                    breaches.append(Breach(guarantee, attempt, answer))
+                    breaches.append(Breach(attempt[0], attempt[1], answer))
         os.write(report, msgspec.msgpack.encode(breaches))
     finally:
         os._exit(0)
-
-
-def _try(function: Callable[[], object]) -> str | None:
-    """None when the door was closed, else what the kernel answered."""
-    pid = os.getpid()
-    try:
-        function()
-    except OSError as error:
-        return None if error.errno in _CLOSED else str(error)
-    if os.getpid() != pid:  # the attack was a fork, and this is the child
-        os._exit(0)
-    return "it was done"
 
 
 def _attempts(seal: Seal, decoys: _Decoys) -> Iterator[Attempt]:

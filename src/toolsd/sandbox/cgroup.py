@@ -82,6 +82,23 @@ class Group(msgspec.Struct, frozen=True):
                 return
 
 
+def make(beside: Group, name: str, memory: int | None, tasks: int | None) -> Group:
+    """A new group in the home of another, as `Home.make`."""
+    at = [os.path.join(os.path.dirname(folder), name) for folder in (beside.memory, beside.pids)]
+    group = Group(beside.version, *at)
+    for folder in group.folders:
+        os.mkdir(folder, 0o700)
+    try:
+        if memory is not None:
+            _bound_memory(group, memory)
+        if tasks is not None:
+            _write(group.pids, "pids.max", str(tasks))
+    except OSError:
+        group.remove()
+        raise
+    return group
+
+
 class Home:
     """The groups of one node."""
 
@@ -106,19 +123,8 @@ class Home:
         Raises:
             OSError: the kernel refused.
         """
-        at = [os.path.join(folder, self._name, name) for folder in (self._base.memory, self._base.pids)]
-        group = Group(self._base.version, *at)
-        for folder in group.folders:
-            os.mkdir(folder, 0o700)
-        try:
-            if memory is not None:
-                _bound_memory(group, memory)
-            if tasks is not None:
-                _write(group.pids, "pids.max", str(tasks))
-        except OSError:
-            group.remove()
-            raise
-        return group
+        home = [os.path.join(folder, self._name, name) for folder in (self._base.memory, self._base.pids)]
+        return make(Group(self._base.version, *home), name, memory, tasks)
 
     def close(self) -> None:
         """Remove the home; its groups are removed before. Idempotent."""

@@ -24,6 +24,7 @@ GUARANTEES = {
     "proc": "no other process can be read, traced or written",
     "spawn": "no process can be started beyond the limit",
     "kernel-surface": "kernel interfaces a tool does not need do not exist",
+    "limits": "memory, tasks, open files and the size of files end at the limits that were set",
 }
 
 
