@@ -10,20 +10,17 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from inspect import iscoroutinefunction
 
-import msgspec
-
 from toolsd.core.model import ToolSpec
 from toolsd.errors import UsageError
 from toolsd.host import BatchCancelled, HostBatch, Manifest, SourceLoadError
-from toolsd.launch import Launch, ToolSettings
+from toolsd.launch import Launch
 from toolsd.source import BatchFunction, Source, Tool
 
+from ..declared import settled
 from . import hooks
 from .calls import Runnable
 from .handover import hand_over
 from .loading import Found, load
-
-_AS_DECLARED = ToolSettings()
 
 
 class PythonHost:
@@ -78,25 +75,14 @@ class PythonHost:
 
     def _prepare(self, tools: dict[str, Tool]) -> tuple[ToolSpec, ...]:
         """Make every tool ready to run; its declaration with the operator's settings over the author's."""
-        settings = self._launch.tools
-        unknown = [name for name in settings if name not in tools]
-        if unknown:
-            raise SourceLoadError(f"settings for {', '.join(unknown)}; the source has: {', '.join(tools)}")
-        specs = []
-        for name, tool in tools.items():
-            said = settings.get(name, _AS_DECLARED)
-            try:
-                declared = tool.spec
-            except UsageError as error:
-                raise SourceLoadError(str(error)) from error
-            spec = msgspec.structs.replace(
-                declared,
-                timeout=declared.timeout if said.timeout is None else said.timeout,
-                idempotent=declared.idempotent if said.idempotent is None else said.idempotent,
-            )
-            self._tools[name] = Runnable(tool, spec.timeout, self._launch.result_max)
-            specs.append(spec)
-        return tuple(specs)
+        try:
+            declared = [tool.spec for tool in tools.values()]
+        except UsageError as error:
+            raise SourceLoadError(str(error)) from error
+        specs = settled(declared, self._launch.tools)
+        for spec in specs:
+            self._tools[spec.name] = Runnable(tools[spec.name], spec.timeout, self._launch.result_max)
+        return specs
 
 
 def _wants_loop(found: Found) -> bool:

@@ -28,6 +28,7 @@ VERBS = {
     "reload": "Have the daemon read its configuration again.",
     "sandbox": "Show what confines a source, and what this machine can do.",
     "stop": "Stop the daemon.",
+    "include": "Print the folder of the header for native sources.",
     "completion": "Print a shell completion script.",
 }
 

@@ -151,6 +151,7 @@ KINDS: Mapping[str, Kind] = {
         keys={"command": Option(units.command, _show_command)},
         launched=True,
     ),
+    "native": Kind(needs={"path": 'path = "tools.so"'}),
 }
 
 SOURCE: Keys = {
